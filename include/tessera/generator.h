@@ -18,6 +18,7 @@
 #ifndef TESSERA_GENERATOR_H
 #define TESSERA_GENERATOR_H
 
+#include "tessera/grammar.h"
 #include "tessera/model.h"
 
 #ifdef __cplusplus
@@ -120,8 +121,9 @@ typedef struct tsr_generator_params {
      * GPUs, none on CPU drivers, where host and device share the processors.
      *
      * Steps wait as if this were TSR_GENERATOR_WAITS with several ranks or stages, with
-     * log_probabilities, biases, presence_penalty or frequency_penalty, for positions whose logits
-     * the caller gets, for more than 8 sequences, and if the kernel choose has failed its self-test
+     * log_probabilities, biases, presence_penalty, frequency_penalty or a grammar, for positions
+     * whose logits the caller gets, for more than 8 sequences, and if the kernel choose has failed
+     * its self-test
      * (`tessera devices` shows it, and a warning is logged). */
     int ahead;
     /* Schedules prompts and the cache's pages, as servers need it. A step then computes at most
@@ -169,6 +171,13 @@ typedef struct tsr_sequence_params {
      * most TSR_MAX_TOP_LOG_PROBABILITIES, get theirs, too. The latter needs the former. */
     bool log_probabilities;
     int top_log_probabilities;
+    /* What the generated text must be, and how far it has been read: copied. Tokens that the
+     * grammar does not allow get the logit −inf before anything else is applied. Where the text may
+     * end, the tokens that end the sequence are allowed, and those of tsr_tokenizer_is_end end it
+     * in any case. Where nothing more is possible, it ends with TSR_FINISH_GRAMMAR. The host
+     * chooses the tokens of a step in which a sequence has a grammar, from all logits. The grammar
+     * must outlive the sequence; steps use it in the calling thread. NULL: any text. */
+    const tsr_grammar_state *grammar;
 } tsr_sequence_params;
 #define tsr_sequence_params(...)                                                                   \
     (&(tsr_sequence_params){.struct_size = sizeof(tsr_sequence_params), __VA_ARGS__})
@@ -177,13 +186,15 @@ typedef struct tsr_sequence_params {
  * step computes its prompt, so this call does not wait. Sequences are numbered 0 … sequences − 1; a
  * removed sequence's number is used again. Errors:
  * TSR_ERR_INVALID for a prompt that is empty, longer than the context or has an id outside the
- * vocabulary, for wrong sampling params, or if there are `sequences` sequences already;
+ * vocabulary, for wrong sampling params, a grammar of a tokenizer with more tokens than the
+ * vocabulary, or if there are `sequences` sequences already;
  * TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status tsr_generator_add(tsr_generator *generator,
                                                    const tsr_sequence_params *params, int *out);
 /* Goes on with a sequence that has ended for any reason: appends tokens[count], which are copied,
  * and generates up to max_tokens more; 0: until the context is full. Tokens in the cache are not
- * computed again. The other params of the sequence stay. The next step computes the tokens, so this
+ * computed again. The other params of the sequence stay; the generated text is read by its grammar
+ * from the state that tsr_generator_add got. The next step computes the tokens, so this
  * call does not wait. Errors: TSR_ERR_INVALID if there is no such sequence or it has not ended, if
  * there is no token or one has an id outside the vocabulary, if the sequence would be longer than
  * the context, or for a negative max_tokens; TSR_ERR_NO_MEMORY. After an error the sequence has not
@@ -199,20 +210,24 @@ typedef enum tsr_finish {
     TSR_FINISH_TOKEN = 1,      /* the token ends the sequence */
     TSR_FINISH_MAX_TOKENS = 2, /* the sequence has got max_tokens tokens */
     TSR_FINISH_CONTEXT = 3,    /* the context is full */
-    TSR_FINISH_INTERRUPT = 4   /* tsr_generator_interrupt was called; there is no token */
+    TSR_FINISH_INTERRUPT = 4,  /* tsr_generator_interrupt was called; there is no token */
+    TSR_FINISH_GRAMMAR = 5,    /* the text is complete by its grammar, and nothing can follow */
+    /* No token can continue the text by its grammar, or finding those that can would take seconds.
+     * There is no token. */
+    TSR_FINISH_STUCK = 6
 } tsr_finish;
 
-/* Returns "none", "token", "max_tokens", "context" or "interrupt", or "?" for any other value. The
- * string is in static storage. */
+/* Returns "none", "token", "max_tokens", "context", "interrupt", "grammar" or "stuck", or "?" for
+ * any other value. The string is in static storage. */
 TSR_API const char *tsr_finish_name(tsr_finish finish);
 
 /* A token that a step has generated. */
 typedef struct tsr_generated {
     int sequence;
-    int32_t token;    /* -1 with TSR_FINISH_INTERRUPT */
+    int32_t token;    /* -1 with TSR_FINISH_INTERRUPT and TSR_FINISH_STUCK */
     int64_t position; /* the position of the token in its sequence */
     /* the logarithm of the token's probability in the softmax of all logits, before any filter; NaN
-     * without log_probabilities, 0 with TSR_FINISH_INTERRUPT */
+     * without log_probabilities, 0 if there is no token */
     double log_probability;
     tsr_finish finish;
     int64_t cached; /* tokens of the sequence's prompt that were found in the prefix cache */

@@ -89,8 +89,8 @@ static int64_t candidates_for(const tsr_generator *g, int rows, const int *numbe
         const tsr_sampling_params *p = &g->sequences[numbers[i]].sampling;
         const int64_t k = tsr__generator_wants_probability(g, numbers[i]) ? 0 : choosable(p),
                       needed = p->temperature == 0 ? 1 : k + 1;
-        if (k == 0)
-            return 0;
+        if (k == 0 || g->sequences[numbers[i]].grammar)
+            return 0; /* a grammar may allow none of the most likely tokens */
         most = needed > most ? needed : most;
     }
     return most;

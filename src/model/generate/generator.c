@@ -21,6 +21,8 @@ static void finish_sequence(tsr__sequence *s)
     tsr__free(s->tokens);
     tsr__free(s->stop);
     tsr__free(s->biases);
+    tsr_grammar_state_destroy(&s->grammar);
+    tsr_grammar_state_destroy(&s->grammar_start);
     *s = (tsr__sequence){0};
 }
 
@@ -44,6 +46,8 @@ void tsr_generator_destroy(tsr_generator **generator)
     tsr__free(g->log_probabilities);
     tsr__free(g->generated);
     tsr__free(g->top);
+    tsr__free(g->mask);
+    tsr__free(g->allowed);
     tsr__free(g);
     *generator = NULL;
 }
@@ -306,6 +310,8 @@ static tsr_status fill_sequence(tsr_generator *g, const tsr_sequence_params *p,
     s->in_prompt = true;
     s->prompt = p->prompt_count;
     s->block = TSR__PREFIX_NONE;
+    if (p->grammar)
+        TSR__TRY(tsr__limit_begin(g, p->grammar, s));
     return tsr_kv_cache_add(g->cache, -1, &s->cache);
 }
 
@@ -367,6 +373,11 @@ tsr_status tsr_generator_continue(tsr_generator *g, int number, int64_t count,
     longer.tokens = tsr__calloc((size_t)longer.limit, sizeof *longer.tokens);
     if (!longer.tokens)
         return TSR_ERR_NO_MEMORY;
+    const tsr_status status = tsr__limit_restart(s, &longer.grammar);
+    if (status != TSR_OK) {
+        tsr__free(longer.tokens);
+        return status;
+    }
     memcpy(longer.tokens, s->tokens, (size_t)s->length * sizeof *s->tokens);
     memcpy(longer.tokens + s->length, tokens, (size_t)count * sizeof *tokens);
     longer.length += count;
@@ -375,6 +386,7 @@ tsr_status tsr_generator_continue(tsr_generator *g, int number, int64_t count,
     longer.prompt = longer.length;
     longer.cached = 0;
     tsr__free(s->tokens);
+    tsr_grammar_state_destroy(&s->grammar);
     *s = longer;
     tsr__generator_note_tokens(g, number, count);
     return TSR_OK;

@@ -35,6 +35,8 @@ typedef struct tsr__sequence {
     bool ignore_end;
     int32_t *stop;
     int stop_count;
+    /* How far its grammar has read the generated text, and where it begins; NULL: it has none. */
+    tsr_grammar_state *grammar, *grammar_start;
 } tsr__sequence;
 
 /* The kinds of arguments that must be the same on all ranks. Each kind has a digest, a hash of
@@ -44,6 +46,7 @@ typedef enum tsr__same {
     TSR__SAME_PROMPTS,
     TSR__SAME_SAMPLING,
     TSR__SAME_ENDS,
+    TSR__SAME_GRAMMAR,
     TSR__SAME_COUNT
 } tsr__same;
 
@@ -85,6 +88,9 @@ struct tsr_generator {
     int64_t last_count;
     int32_t last_tokens[2];
     tsr_generator_stats stats;
+    uint32_t *mask; /* [mask_words]: the tokens that a grammar allows; NULL: there was none yet */
+    int64_t mask_words;
+    float *allowed; /* [vocabulary]: their logits */
     atomic_bool interrupt;
 };
 
@@ -140,6 +146,20 @@ tsr_status tsr__flight_step(tsr_generator *generator, int count, const int *numb
                             int32_t *tokens, bool *chosen) TSR_NODISCARD;
 /* Takes the tokens of all passes in flight back from the cache. */
 void tsr__flight_discard(tsr_generator *generator);
+
+/* limits.c */
+
+/* Gives a new sequence its grammar: copies `from`, and allocates what masks need. */
+tsr_status tsr__limit_begin(tsr_generator *generator, const tsr_grammar_state *from,
+                            tsr__sequence *sequence) TSR_NODISCARD;
+/* Gives a state at the start of a sequence's text; NULL without a grammar. */
+tsr_status tsr__limit_restart(const tsr__sequence *sequence, tsr_grammar_state **out) TSR_NODISCARD;
+/* Sets *logits, those of all tokens, to those of the tokens that the sequence's grammar allows; the
+ * others are −inf. *stuck is true if there are none. */
+tsr_status tsr__limit_logits(tsr_generator *generator, const tsr__sequence *sequence,
+                             const float **logits, bool *stuck) TSR_NODISCARD;
+/* Reads a token that has been chosen. Returns how that ends the sequence. */
+tsr_finish tsr__limit_read(tsr__sequence *sequence, int32_t token);
 
 /* candidates.c */
 

@@ -65,8 +65,8 @@ tsr_status tsr__generator_find_probabilities(tsr_generator *g, int count, const 
     }
     for (int i = 0; g->model->is_last && i < count; i++) {
         const tsr__sequence *s = &g->sequences[numbers[i]];
-        if (!tsr__generator_wants_probability(g, numbers[i]))
-            continue;
+        if (!tsr__generator_wants_probability(g, numbers[i]) || g->votes[i] >= vocabulary)
+            continue; /* or the sequence ends without a token */
         const float *logits = logits_of(g, numbers[i]);
         const double sum = log_sum(logits, vocabulary);
         g->log_probabilities[i] = (double)logits[g->votes[i]] - sum;

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "grammar/grammar.h"
 #include "model/generate/generator.h"
 #include "model/model.h"
 
@@ -42,6 +43,7 @@ void tsr__generator_note_tokens(tsr_generator *g, int number, int64_t count)
     g->last.tokens = g->last.stop = NULL;
     g->last.biases = NULL;
     g->last.sampling.biases = NULL;
+    g->last.grammar = g->last.grammar_start = NULL;
     g->last_count = count;
     g->last_tokens[0] = s->tokens[s->length - count];
     g->last_tokens[1] = s->tokens[s->length - 1];
@@ -67,6 +69,7 @@ void tsr__generator_note_sequence(tsr_generator *g, int number)
     add_integer(g, TSR__SAME_ENDS, s->ignore_end);
     add_integer(g, TSR__SAME_ENDS, s->stop_count);
     add(g, TSR__SAME_ENDS, s->stop, (size_t)s->stop_count * sizeof *s->stop);
+    add_integer(g, TSR__SAME_GRAMMAR, s->grammar ? (int64_t)s->grammar->grammar->digest : 0);
 }
 
 static tsr_status differ(const tsr_generator *g, tsr__same what)
@@ -101,6 +104,12 @@ static tsr_status differ(const tsr_generator *g, tsr__same what)
             s->sampling.top_p, s->sampling.min_p, s->sampling.repetition_penalty,
             s->sampling.presence_penalty, s->sampling.frequency_penalty, s->sampling.bias_count,
             s->log_probabilities, s->top_log_probabilities);
+    case TSR__SAME_GRAMMAR:
+        return tsr__fail(
+            TSR_ERR_INVALID,
+            "generator: not all ranks have the same grammar; the last sequence of this "
+            "rank is %d",
+            g->last_number);
     default:
         return tsr__fail(TSR_ERR_INVALID,
                          "generator: not all ranks end sequences in the same way; sequence %d of "

@@ -33,7 +33,8 @@ tsr_status tsr__sampling_check(const tsr_sampling_params *params)
 
 const char *tsr_finish_name(tsr_finish finish)
 {
-    static const char *const names[] = {"none", "token", "max_tokens", "context", "interrupt"};
+    static const char *const names[] = {"none",      "token",   "max_tokens", "context",
+                                        "interrupt", "grammar", "stuck"};
     return (unsigned)finish < sizeof names / sizeof *names ? names[finish] : "?";
 }
 

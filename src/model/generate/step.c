@@ -273,9 +273,15 @@ static tsr_status choose(tsr_generator *g, int number, int32_t *token)
         *token = g->chosen[number];
         return TSR_OK;
     }
-    const tsr_status status =
-        tsr_sampling_draw(&s->sampling, s->number, s->length, g->model->config->vocabulary,
-                          logits_of(g, number), s->length, s->tokens, token);
+    const float *logits = logits_of(g, number);
+    const int64_t vocabulary = g->model->config->vocabulary;
+    bool stuck = false;
+    tsr_status status = s->grammar ? tsr__limit_logits(g, s, &logits, &stuck) : TSR_OK;
+    if (status == TSR_OK && stuck)
+        *token = (int32_t)vocabulary; /* tells the other ranks that there is no token */
+    else if (status == TSR_OK)
+        status = tsr_sampling_draw(&s->sampling, s->number, s->length, vocabulary, logits,
+                                   s->length, s->tokens, token);
     return status == TSR_OK ? TSR_OK
                             : tsr__fail_context(status, "generator: sequence %d, position %" PRId64,
                                                 number, s->length);
@@ -304,6 +310,12 @@ static void append(tsr_generator *g, int index, int number)
     tsr__sequence *s = &g->sequences[number];
     tsr_generated *out = &g->generated[index];
     const int32_t token = g->votes[index];
+    if (token == g->model->config->vocabulary) {
+        s->finish = TSR_FINISH_STUCK;
+        *out = (tsr_generated){
+            .sequence = number, .token = -1, .position = s->length, .finish = TSR_FINISH_STUCK};
+        return;
+    }
     *out = (tsr_generated){
         .sequence = number,
         .token = token,
@@ -315,7 +327,12 @@ static void append(tsr_generator *g, int index, int number)
         .top_count = s->top_log_probabilities,
     };
     s->tokens[s->length++] = token;
-    s->finish = out->finish = finish_of(g, s, token);
+    s->finish = finish_of(g, s, token);
+    if (s->grammar && s->finish != TSR_FINISH_TOKEN) {
+        const tsr_finish by_grammar = tsr__limit_read(s, token);
+        s->finish = by_grammar != TSR_FINISH_NONE ? by_grammar : s->finish;
+    }
+    out->finish = s->finish;
 }
 
 /* Steps -------------------------------------------------------------------------------------- */
