@@ -7,11 +7,10 @@
  *                                           .size_bytes = strlen(text)),
  *                        &grammar);
  *     tsr_grammar_state_create(grammar, NULL, &state);
- *     while (tsr_grammar_state_end(state) != TSR_GRAMMAR_MUST_END) {
- *         tsr_grammar_state_mask(state, words, mask);
- *         … choose a token of which the mask has the bit …
- *         tsr_grammar_state_add(state, token);
- *     }
+ *     tsr_generator_add(generator, tsr_sequence_params(…, .grammar = state), &sequence);
+ *
+ * A program that chooses tokens by itself calls tsr_grammar_state_mask before each choice, and
+ * tsr_grammar_state_add after it.
  *
  * Needs no device. Threads: one thread at a time for a grammar and all of its states. */
 #ifndef TESSERA_GRAMMAR_H

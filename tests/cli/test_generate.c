@@ -130,6 +130,37 @@ START_TEST(zeros_take_the_most_likely_token)
 }
 END_TEST
 
+/* Writes a file for an option. Returns the command with it, for tool_prints; not for free(). */
+static const char *with_file(const char *option, const char *text, const char *path)
+{
+    static char command[512];
+    FILE *file = fopen(path, "w");
+    ck_assert(file != NULL && fputs(text, file) >= 0 && fclose(file) == 0);
+    snprintf(command, sizeof command, "generate " MODEL " -p Once --greedy %s %s", option, path);
+    return command;
+}
+
+START_TEST(grammars_limit_texts)
+{
+    char place[] = "/tmp/tessera-grammar-XXXXXX", path[64];
+    ck_assert_ptr_nonnull(mkdtemp(place));
+    snprintf(path, sizeof path, "%s/file", place);
+    tool_prints(with_file("--grammar", "root ::= \" upon\" ( \" midnight\" | \" a hill\" )", path),
+                "Once upon a hill\n");
+    tool_prints(with_file("--json-schema", "{\"enum\": [{\"a\": [true]}]}", path),
+                "Once{\"a\": [true]}\n");
+    tool_fails(with_file("--grammar", "root ::= x", path),
+               "line 1, column 10: there is no rule 'x'");
+    tool_fails("generate " MODEL " -p Once --grammar /proc/nonexistent",
+               "/proc/nonexistent: No such file or directory");
+    tool_refuses("generate " MODEL " -p Once --grammar a --json-schema b",
+                 "tessera: generate: --grammar and --json-schema exclude each other\n");
+    tool_fails("generate " FOLDER " --ids 1 --grammar /proc/nonexistent",
+               "--grammar needs a tokenizer, and the model has none");
+    tests_remove(place);
+}
+END_TEST
+
 /* Standard input without its last line break is the prompt, also for two ranks. */
 START_TEST(standard_input_is_a_prompt)
 {
@@ -281,6 +312,7 @@ TESTS(generate)
     tcase_add_test(tests, json_has_null_for_an_infinite_logit);
     tcase_add_test(tests, seeds_choose_texts);
     tcase_add_test(tests, zeros_take_the_most_likely_token);
+    tcase_add_test(tests, grammars_limit_texts);
     tcase_add_test(tests, standard_input_is_a_prompt);
     tcase_add_test(tests, mistakes_are_named);
     tcase_add_test(tests, a_long_context_is_noted);

@@ -456,6 +456,71 @@ START_TEST(biases_and_penalties_change_texts)
 }
 END_TEST
 
+#define SCHEMA                                                                                     \
+    "{\"type\": \"object\", \"properties\": {\"name\": {\"type\": \"string\", \"maxLength\": "     \
+    "12}, "                                                                                        \
+    "\"kind\": {\"enum\": [\"cat\", \"dog\"]}, \"age\": {\"type\": \"integer\", \"maximum\": 9, "  \
+    "\"minimum\": 3}}, \"required\": [\"name\", \"kind\", \"age\"], \"additionalProperties\": "    \
+    "false}"
+
+/* Checks JSON of the schema. */
+static void check_pet(const char *text)
+{
+    json_t *pet = json_loads(text, JSON_ALLOW_NUL, NULL);
+    ck_assert_msg(json_is_object(pet) && json_object_size(pet) == 3, "%s", text);
+    const char *kind = tool_text(pet, "kind");
+    const double age = tool_number(pet, "age");
+    ck_assert_msg(json_is_string(json_object_get(pet, "name")) &&
+                      (strcmp(kind, "cat") == 0 || strcmp(kind, "dog") == 0) && age >= 3 &&
+                      age <= 9,
+                  "%s", text);
+    json_decref(pet);
+}
+
+START_TEST(texts_have_the_form_that_is_asked_for)
+{
+    static const char format[] =
+        "\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"name\": \"pet\", "
+        "\"strict\": true, \"schema\": " SCHEMA "}}";
+    for (int seed = 0; seed < 3; seed++) {
+        json_t *json = post(&shared, 200, "/v1/chat/completions",
+                            "{" MESSAGES ", \"seed\": %d, %s}", seed, format);
+        ck_assert_str_eq(tool_text(choice_of(json), "finish_reason"), "stop");
+        check_pet(tool_text(tool_member(choice_of(json), "message"), "content"));
+        json_decref(json);
+        char body[2048];
+        snprintf(body, sizeof body, "{" MESSAGES ", \"seed\": %d, \"stream\": true, %s}", seed,
+                 format);
+        reply r = call(&shared, "POST", "/v1/chat/completions", body);
+        char *text = streamed(r.body, true, "stop");
+        check_pet(text);
+        free(text);
+        free(r.text);
+    }
+    json_t *json =
+        post(&shared, 200, "/v1/completions",
+             "{" PROMPT ", \"grammar\": \"root ::= \\\" the \\\" [a-c]{3} | \\\"x\\\"\"}");
+    const char *text = tool_text(choice_of(json), "text");
+    ck_assert_msg(strcmp(text, "x") == 0 || (strncmp(text, " the ", 5) == 0 &&
+                                             strspn(text + 5, "abc") == 3 && strlen(text) == 8),
+                  "%s", text);
+    json_decref(json);
+    json =
+        post(&shared, 200, "/v1/completions",
+             "{" PROMPT ", \"response_format\": {\"type\": \"json_object\"}, \"max_tokens\": 20}");
+    text = tool_text(choice_of(json), "text");
+    ck_assert_msg(text[0] == '{', "%s", text);
+    json_decref(json);
+    /* A grammar that becomes too ambiguous fails its own request only. */
+    json = post(&shared, 400, "/v1/completions",
+                "{" PROMPT ", \"grammar\": \"root ::= \\\"a\\\" root \\\"b\\\" | \\\"a\\\" root\", "
+                "\"max_tokens\": 100}");
+    ck_assert_ptr_nonnull(strstr(tool_text(tool_member(json, "error"), "message"),
+                                 "no token of the model can continue the text by its grammar"));
+    json_decref(json);
+}
+END_TEST
+
 START_TEST(tokens_go_both_ways)
 {
     json_t *json = post(&shared, 200, "/tokenize",
@@ -533,6 +598,20 @@ START_TEST(wrong_requests_are_refused)
          "presence_penalty is 101; it must be a number from -100 to 100"},
         {"POST", "/v1/chat/completions", "{" MESSAGES ", \"top_logprobs\": 2}", 400,
          "top_logprobs needs logprobs to be true"},
+        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"grammar\": 5}", 400,
+         "grammar is not a string"},
+        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"grammar\": \"root ::= x\"}", 400,
+         "grammar: line 1, column 10: there is no rule 'x'"},
+        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"response_format\": \"json\"}", 400,
+         "response_format is not an object whose type is text, json_object or json_schema"},
+        {"POST", "/v1/completions",
+         "{\"prompt\": \"a\", \"response_format\": {\"type\": \"json_schema\", \"json_schema\": "
+         "{\"schema\": {\"not\": {}}}}}",
+         400, "schema: offset 1: the keyword 'not' is not supported"},
+        {"POST", "/v1/completions",
+         "{\"prompt\": \"a\", \"grammar\": \"root ::= .\", \"response_format\": {\"type\": "
+         "\"json_object\"}}",
+         400, "only one of response_format, grammar and a required tool"},
         {"POST", "/v1/completions", "{\"prompt\": \"a\", \"model\": \"gpt\"}", 404,
          "the model is 'stories', not 'gpt'"},
         {"POST", "/v1/chat/completions", "{\"messages\": []}", 400,
@@ -900,6 +979,12 @@ START_TEST(ranks_serve_together)
         ck_assert_str_eq(tool_text(choice_of(json), "text"), wanted);
         json_decref(json);
     }
+    json_t *json = post(&s, 200, "/v1/completions",
+                        "{" PROMPT ", \"grammar\": \"root ::= [x-z]{2} | \\\"yes\\\"\"}");
+    const char *text = tool_text(choice_of(json), "text");
+    ck_assert_msg(strcmp(text, "yes") == 0 || (strspn(text, "xyz") == 2 && strlen(text) == 2), "%s",
+                  text);
+    json_decref(json);
     ck_assert_double_eq(metric(&s, "ranks"), 2);
     stop(&s);
     free(wanted);
@@ -1112,6 +1197,7 @@ TESTS(serve)
     tcase_add_test(tests, several_choices_differ);
     tcase_add_test(tests, log_probabilities_are_given);
     tcase_add_test(tests, biases_and_penalties_change_texts);
+    tcase_add_test(tests, texts_have_the_form_that_is_asked_for);
     tcase_add_test(tests, tokens_go_both_ways);
     tcase_add_test(tests, wrong_requests_are_refused);
     tcase_add_test(tests, long_prompts_are_refused);

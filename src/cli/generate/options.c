@@ -80,6 +80,8 @@ const cli_option generate_option_table[] = {
     {"stop", "TEXT", "end before this text; may be repeated", .read = read_stop},
     {"ignore-end", NULL, "continue after tokens that end a text",
      .flag = &generate_chosen.ignore_end},
+    {"grammar", "FILE", "write what this grammar (GBNF) allows", .text = &generate_chosen.grammar},
+    {"json-schema", "FILE", "write JSON that follows this schema", .text = &generate_chosen.schema},
     {"json", NULL, "print one JSON object at the end", .flag = &generate_chosen.json},
     {"logits", "K", "with --json: the logits of the first K positions of each sequence",
      .integer = &generate_chosen.logits, .low = 0, .high = 1 << 20},
@@ -107,6 +109,8 @@ int generate_options_read(int argc, char **argv)
         return cli_usage_error("generate: missing --prompt TEXT or --ids LIST");
     if (generate_chosen.logits > 0 && !generate_chosen.json)
         return cli_usage_error("generate: --logits needs --json");
+    if (generate_chosen.grammar != NULL && generate_chosen.schema != NULL)
+        return cli_usage_error("generate: --grammar and --json-schema exclude each other");
     inference_chosen.model = words[0];
     return CLI_DONE;
 }

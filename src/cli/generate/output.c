@@ -10,7 +10,7 @@
 void generate_result_add(generate_result *result, const tsr_generated *token)
 {
     result->finish = token->finish;
-    if (token->finish == TSR_FINISH_INTERRUPT)
+    if (token->token < 0)
         return;
     if (result->count == result->capacity) {
         result->capacity = 2 * result->capacity + 16;

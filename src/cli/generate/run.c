@@ -11,6 +11,8 @@ typedef struct job {
     inference_job base;
     tsr_generator *generator;
     tsr_tokenizer *tokenizer; /* NULL: the model has no tokenizer */
+    tsr_grammar *grammar;     /* NULL: any text */
+    tsr_grammar_state *start; /* of the grammar */
     generate_result results[GENERATE_MAX_PROMPTS];
     int sequences[GENERATE_MAX_PROMPTS];
     bool interrupted;
@@ -20,6 +22,8 @@ static void close_job(job *j)
 {
     inference_catch_signals(NULL);
     tsr_generator_destroy(&j->generator);
+    tsr_grammar_state_destroy(&j->start);
+    tsr_grammar_destroy(&j->grammar);
     tsr_tokenizer_close(&j->tokenizer);
     inference_close(&j->base);
     for (int i = 0; i < GENERATE_MAX_PROMPTS; i++)
@@ -83,7 +87,8 @@ static tsr_status add_prompts(job *j)
             tsr_sequence_params(.prompt = prompt->ids, .prompt_count = prompt->count,
                                 .sampling = &sampling, .number = (uint64_t)i,
                                 .max_tokens = inference_chosen.max_tokens,
-                                .ignore_end = o->ignore_end, .stop = end, .stop_count = end_count),
+                                .ignore_end = o->ignore_end, .stop = end, .stop_count = end_count,
+                                .grammar = j->start),
             &j->sequences[i]);
         if (status != TSR_OK)
             return status;
@@ -104,7 +109,7 @@ static tsr_status keep(job *j, generate_result *result, const tsr_generated *tok
     tsr_status status = TSR_OK;
     generate_result_add(result, token);
     j->interrupted = j->interrupted || token->finish == TSR_FINISH_INTERRUPT;
-    if (token->finish != TSR_FINISH_INTERRUPT)
+    if (token->token >= 0)
         status = generate_text_add(&result->text, j->tokenizer, token->token, &result->stopped);
     if (status == TSR_OK && token->finish != TSR_FINISH_NONE)
         status = generate_text_end(&result->text);
@@ -155,6 +160,11 @@ static tsr_status run_job(job *j)
         status = inference_open(&j->base, context_needed(), 0, generate_chosen.prompt_count);
     if (status == TSR_OK)
         status = generate_check_stops(j->base.comm, j->base.problem, sizeof j->base.problem);
+    if (status == TSR_OK)
+        status = generate_read_grammar(j->tokenizer, &j->grammar, j->base.problem,
+                                       sizeof j->base.problem);
+    if (status == TSR_OK && j->grammar != NULL)
+        status = tsr_grammar_state_create(j->grammar, NULL, &j->start);
     if (status == TSR_OK)
         status = create_generator(j);
     if (status == TSR_OK)

@@ -133,8 +133,8 @@ static const parameter parameters[] = {
     {"suffix", COMPLETION, MISSING, 0, 0, 0},
     {"tools", CHAT, MISSING, 0, 0, 0},
     {"tool_choice", CHAT, MISSING, 0, 0, 0},
-    {"response_format", BOTH, MISSING, 0, 0, 0},
-    {"grammar", BOTH, MISSING, 0, 0, 0},
+    {"response_format", BOTH, READ, 0, 0, 0},
+    {"grammar", BOTH, READ, 0, 0, 0},
     {"reasoning_effort", CHAT, MISSING, 0, 0, 0},
 };
 
@@ -530,7 +530,7 @@ static bool fill_request(const serve_server *server, serve_request *r, serve_pro
         !read_log_probabilities(&v, r, problem) ||
         !(r->chat ? encode_messages(server, json_object_get(r->body, "messages"), r, problem)
                   : encode_prompt(server, json_object_get(r->body, "prompt"), r, problem)) ||
-        !check_length(server, r, problem))
+        !serve_read_structure(server, r, problem) || !check_length(server, r, problem))
         return false;
     r->stream = v.stream;
     r->max_tokens = v.max_completion_tokens > 0 ? v.max_completion_tokens : v.max_tokens;
@@ -588,6 +588,7 @@ void serve_request_leave(serve_request *r)
     free(r->biases);
     free(r->ids);
     free(r->stops);
+    serve_grammar_leave(r->grammar);
     json_decref(r->body);
     serve_text_finish(&r->events);
     free(r);

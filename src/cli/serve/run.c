@@ -104,6 +104,7 @@ static int run(int argc, char **argv)
     serve_close(&s);
     serve_text_finish(&s.page);
     free(s.parts);
+    serve_grammars_finish();
     tsr_tokenizer_close(&s.tokenizer);
     inference_close(&s.job);
     return code;

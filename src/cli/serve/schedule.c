@@ -17,7 +17,7 @@
 #define GROW_SECONDS 2.0
 
 /* What all ranks do before a step, as rank 0 sends it: this head, the numbers of the sequences to
- * remove (int64_t), and for each new text an addition, which its ids and biases follow. */
+ * remove (int64_t), and for each new text an addition, which its ids, biases and grammar follow. */
 typedef struct orders {
     int64_t ends, grows, removals, additions;
 } orders;
@@ -35,7 +35,8 @@ typedef struct slot {
 
 struct serve_schedule {
     serve_server *server;
-    slot *slots; /* [parallel], by number of sequence */
+    slot *slots;              /* [parallel], by number of sequence */
+    serve_grammar **grammars; /* [parallel], by number of sequence, on all ranks */
     int32_t end[INFERENCE_MAX_END_TOKENS];
     int end_count;
     double deadline;      /* when running texts end after a signal; 0: there was none */
@@ -238,6 +239,7 @@ static void order_addition(const serve_choice *c, serve_text *out)
     serve_text_add(out, (const char *)c->tokens, (size_t)c->generated * sizeof *c->tokens);
     serve_text_add(out, (const char *)r->biases,
                    (size_t)r->sampling.bias_count * sizeof *r->biases);
+    serve_grammar_write(r->grammar, out);
 }
 
 static void order_additions(serve_schedule *d, serve_text *out, orders *head)
@@ -344,6 +346,26 @@ static void *take(const char **at, size_t count, size_t size)
     return copy;
 }
 
+/* Remembers the grammar of a sequence, or that it has none any more. */
+static void keep_grammar(const serve_schedule *d, int64_t sequence, serve_grammar *grammar)
+{
+    serve_grammar_leave(d->grammars[sequence]);
+    d->grammars[sequence] = grammar;
+}
+
+/* Creates a state that has read these tokens; NULL without a grammar. */
+static tsr_status begin_grammar(const serve_grammar *grammar, const int32_t *tokens, int64_t count,
+                                tsr_grammar_state **out)
+{
+    *out = NULL;
+    if (grammar == NULL)
+        return TSR_OK;
+    tsr_status status = tsr_grammar_state_create(serve_grammar_of(grammar), NULL, out);
+    for (int64_t i = 0; i < count && status == TSR_OK; i++)
+        status = tsr_grammar_state_add(*out, tokens[i]);
+    return status;
+}
+
 static tsr_status add_sequence(const serve_schedule *d, const char **at, int *sequence)
 {
     addition one;
@@ -352,15 +374,28 @@ static tsr_status add_sequence(const serve_schedule *d, const char **at, int *se
     int32_t *ids = take(at, (size_t)one.id_count, sizeof *ids);
     tsr_logit_bias *biases = take(at, (size_t)one.sampling.bias_count, sizeof *biases);
     one.sampling.biases = biases;
-    const tsr_status status = tsr_generator_add(
-        d->server->generator,
-        tsr_sequence_params(.prompt = ids, .prompt_count = one.id_count, .sampling = &one.sampling,
-                            .number = one.number, .max_tokens = one.max_tokens,
-                            .generated_count = one.id_count - one.prompt_count,
-                            .log_probabilities = one.log_probabilities != 0,
-                            .top_log_probabilities = (int)one.top_log_probabilities, .stop = d->end,
-                            .stop_count = d->end_count),
-        sequence);
+    serve_grammar *grammar = NULL;
+    tsr_grammar_state *state = NULL;
+    tsr_status status = serve_grammar_read(d->server, at, &grammar);
+    if (status == TSR_OK)
+        status =
+            begin_grammar(grammar, ids + one.prompt_count, one.id_count - one.prompt_count, &state);
+    if (status == TSR_OK)
+        status = tsr_generator_add(
+            d->server->generator,
+            tsr_sequence_params(.prompt = ids, .prompt_count = one.id_count,
+                                .sampling = &one.sampling, .number = one.number,
+                                .max_tokens = one.max_tokens,
+                                .generated_count = one.id_count - one.prompt_count,
+                                .log_probabilities = one.log_probabilities != 0,
+                                .top_log_probabilities = (int)one.top_log_probabilities,
+                                .stop = d->end, .stop_count = d->end_count, .grammar = state),
+            sequence);
+    tsr_grammar_state_destroy(&state);
+    if (status == TSR_OK)
+        keep_grammar(d, *sequence, grammar);
+    else
+        serve_grammar_leave(grammar);
     free(ids);
     free(biases);
     return status;
@@ -392,6 +427,7 @@ static tsr_status obey(serve_schedule *d, const serve_text *text, orders *head)
         memcpy(&sequence, at, sizeof sequence);
         at += sizeof sequence;
         status = tsr_generator_remove(s->generator, (int)sequence);
+        keep_grammar(d, sequence, NULL);
     }
     for (int64_t i = 0; i < head->additions && status == TSR_OK; i++) {
         int sequence = 0;
@@ -444,6 +480,14 @@ static tsr_status take_token(serve_schedule *d, serve_choice *c, const tsr_gener
     size_t size = 0;
     bool stopped = false;
     tsr_status status = TSR_OK;
+    if (token->finish == TSR_FINISH_STUCK) {
+        serve_refuse(&r->failed, 400, "",
+                     "no token of the model can continue the text by its grammar, or finding those "
+                     "that can takes too long, after %" PRId64 " tokens",
+                     c->generated);
+        end_request(d, r);
+        return TSR_OK;
+    }
     if (c->generated == 0 && r->stream)
         serve_event_begin(d->server, c);
     if (c->generated == 0)
@@ -465,7 +509,11 @@ static tsr_status take_token(serve_schedule *d, serve_choice *c, const tsr_gener
     if (status != TSR_OK)
         return status;
     if (stopped || token->finish != TSR_FINISH_NONE)
-        end_choice(d, c, stopped || token->finish == TSR_FINISH_TOKEN ? "stop" : "length");
+        end_choice(d, c,
+                   stopped || token->finish == TSR_FINISH_TOKEN ||
+                           token->finish == TSR_FINISH_GRAMMAR
+                       ? "stop"
+                       : "length");
     else if (r->stream)
         serve_http_wake(r);
     return TSR_OK;
@@ -552,6 +600,7 @@ serve_schedule *serve_schedule_create(serve_server *s)
     serve_schedule *d = cli_alloc(1, sizeof *d);
     d->server = s;
     d->slots = cli_alloc((size_t)serve_chosen.parallel, sizeof *d->slots);
+    d->grammars = cli_alloc((size_t)serve_chosen.parallel, sizeof *d->grammars);
     d->added = cli_alloc((size_t)serve_chosen.parallel, sizeof *d->added);
     d->end_count = inference_end_tokens(s->tokenizer, INFERENCE_MAX_END_TOKENS, d->end);
     return d;
@@ -562,6 +611,9 @@ void serve_schedule_destroy(serve_schedule **schedule)
     serve_schedule *d = *schedule;
     if (d == NULL)
         return;
+    for (int64_t i = 0; i < serve_chosen.parallel; i++)
+        keep_grammar(d, i, NULL);
+    free(d->grammars);
     free(d->slots);
     free(d->added);
     serve_text_finish(&d->orders);

@@ -60,6 +60,7 @@ void serve_refuse(serve_problem *problem, unsigned status, const char *parameter
                   const char *format, ...) CLI_PRINTF(4, 5);
 
 typedef struct serve_request serve_request;
+typedef struct serve_grammar serve_grammar;
 
 /* A text that a request wants, one of `n`. Only the main thread uses the members, except those
  * below, which the server's lock protects. */
@@ -95,6 +96,7 @@ struct serve_request {
     const char **stops; /* point into `body` */
     int stop_count;
     json_t *body;
+    serve_grammar *grammar; /* NULL: any text */
     int choice_count;
 
     serve_choice *choices; /* [choice_count] */
@@ -116,6 +118,33 @@ serve_request *serve_request_read(const serve_server *server, bool chat, const c
                                   size_t size, serve_problem *problem);
 /* Ends one of the two uses of a request. Needs the lock. */
 void serve_request_leave(serve_request *request);
+
+/* Grammars (structure.c) -------------------------------------------------------------------------
+ */
+
+/* Compiles a grammar, or finds it among those that are kept. The caller uses it until
+ * serve_grammar_leave; NULL is allowed there. Threads: any. */
+tsr_status serve_grammar_get(const serve_server *server, tsr_grammar_kind kind, const char *text,
+                             size_t size, serve_grammar **out);
+void serve_grammar_leave(serve_grammar *grammar);
+/* Destroys those that nobody uses. */
+void serve_grammars_finish(void);
+/* Only the main thread may use the result. */
+tsr_grammar *serve_grammar_of(const serve_grammar *grammar);
+/* Write a grammar or NULL to the orders of a step, and get it on any rank. */
+void serve_grammar_write(const serve_grammar *grammar, serve_text *out);
+tsr_status serve_grammar_read(const serve_server *server, const char **at, serve_grammar **out);
+/* Gives a request, whose prompt has been encoded, its grammar. `parameter` is where it comes
+ * from. */
+bool serve_set_grammar(const serve_server *server, serve_request *request, tsr_grammar_kind kind,
+                       const char *text, size_t size, const char *parameter,
+                       serve_problem *problem);
+/* Appends the beginning of a reply to the prompt. Control tokens in `text` are recognised. */
+bool serve_begin_reply(const serve_server *server, serve_request *request, const char *text,
+                       serve_problem *problem);
+/* Reads response_format and grammar. */
+bool serve_read_structure(const serve_server *server, serve_request *request,
+                          serve_problem *problem);
 
 /* POST /tokenize and /detokenize. Return the answer, or NULL and set *problem. */
 json_t *serve_tokenize(const serve_server *server, const char *body, size_t size,
