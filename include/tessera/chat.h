@@ -15,7 +15,8 @@
  * Models bring their format as a template, a program in the language Jinja. Templates are not
  * executed: the format is recognised by the strings in them. What a template adds by itself, such
  * as a date or an introduction, is left out (only "harmony" keeps its introduction, without which
- * its models do not know their channels), and so are the descriptions of tools.
+ * its models do not know their channels), and so are the descriptions of tools, which the caller
+ * writes into messages.
  *
  * The text of a message is only text: a control token's spelling in it, such as "<|im_end|>", does
  * not become the control token, so a message cannot pretend to be another one.
@@ -105,7 +106,14 @@ TSR_API TSR_NODISCARD tsr_status tsr_chat_format_of(const tsr_tokenizer *tokeniz
 typedef enum tsr_chat_role {
     TSR_CHAT_SYSTEM = 0, /* the first message only */
     TSR_CHAT_USER = 1,
-    TSR_CHAT_ASSISTANT = 2
+    TSR_CHAT_ASSISTANT = 2,
+    /* Calls of tools. The caller writes the texts as the model was trained to read them: the
+     * library only adds what is around them. Formats: chatml, llama3, mistral-v3 and
+     * mistral-tekken. */
+    TSR_CHAT_TOOLS = 3, /* the tools that there are, of mistral-v3 and mistral-tekken: directly
+                           before the user's last message */
+    TSR_CHAT_CALLS = 4, /* the assistant calls tools, in place of a reply */
+    TSR_CHAT_RESULT = 5 /* what a tool has given: after calls, or after another result */
 } tsr_chat_role;
 
 typedef struct tsr_chat_message {
@@ -125,12 +133,13 @@ typedef struct tsr_chat_params {
     size_t struct_size;
     tsr_chat_format format;
     /* User and assistant take turns, and the user begins. With TSR_CHAT_AFTER_NOTHING, a message of
-     * the system may come before the user's first one. */
+     * the system may come before the user's first one. Calls are the assistant's turn, and results
+     * that of the user. */
     const tsr_chat_message *messages; /* [count], at least one */
     int count;
     tsr_chat_after after;
-    /* If the last message is the user's, the header of a reply follows. If false, the ids end with
-     * the last message. */
+    /* If the last message is the user's or a result, the header of a reply follows. If false, the
+     * ids end with the last message. */
     bool begin_reply;
 } tsr_chat_params;
 #define tsr_chat_params(...)                                                                       \

@@ -25,6 +25,11 @@ static const char *const control[] = {
     "[/INST]",
     "[SYSTEM_PROMPT]",
     "[/SYSTEM_PROMPT]",
+    "[AVAILABLE_TOOLS]",
+    "[/AVAILABLE_TOOLS]",
+    "[TOOL_CALLS]",
+    "[TOOL_RESULTS]",
+    "[/TOOL_RESULTS]",
     "<｜User｜>",
     "<｜Assistant｜>",
     "<start_of_turn>",
@@ -525,6 +530,64 @@ START_TEST(a_tokenizer_may_lack_what_a_format_needs)
 }
 END_TEST
 
+START_TEST(calls_and_results_have_their_places)
+{
+    const tsr_chat_message all[] = {message(TSR_CHAT_USER, "Q"),      message(TSR_CHAT_CALLS, "C"),
+                                    message(TSR_CHAT_RESULT, "1"),    message(TSR_CHAT_RESULT, "2"),
+                                    message(TSR_CHAT_ASSISTANT, "R"), message(TSR_CHAT_TOOLS, "T"),
+                                    message(TSR_CHAT_USER, "P"),      message(TSR_CHAT_CALLS, "D"),
+                                    message(TSR_CHAT_RESULT, "3")};
+    static const struct {
+        tsr_chat_format format;
+        const char *text;
+    } cases[] = {
+        {TSR_CHAT_MISTRAL_V3,
+         "<s>[INST] Q[/INST][TOOL_CALLS] C</s>[TOOL_RESULTS] 1[/TOOL_RESULTS][TOOL_RESULTS] 2"
+         "[/TOOL_RESULTS] R</s>[AVAILABLE_TOOLS] T[/AVAILABLE_TOOLS][INST] P[/INST][TOOL_CALLS] "
+         "D</s>"
+         "[TOOL_RESULTS] 3[/TOOL_RESULTS]"},
+        {TSR_CHAT_MISTRAL_TEKKEN,
+         "<s>[INST]Q[/INST][TOOL_CALLS]C</s>[TOOL_RESULTS]1[/TOOL_RESULTS][TOOL_RESULTS]2"
+         "[/TOOL_RESULTS]R</s>[AVAILABLE_TOOLS]T[/AVAILABLE_TOOLS][INST]P[/INST][TOOL_CALLS]D</s>"
+         "[TOOL_RESULTS]3[/TOOL_RESULTS]"},
+    };
+    for (size_t i = 0; i < 2; i++)
+        ck_assert_ids(encode(tokenizer, tsr_chat_params(.format = cases[i].format, .messages = all,
+                                                        .count = 9, .begin_reply = true)),
+                      cases[i].text, (int)cases[i].format);
+    ck_assert_ids(
+        encode(tokenizer, tsr_chat_params(.format = TSR_CHAT_CHATML, .messages = all, .count = 3,
+                                          .begin_reply = true)),
+        "<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\nC<|im_end|>\n<|im_start|>user"
+        "\n1<|im_end|>\n<|im_start|>assistant\n",
+        TSR_CHAT_CHATML);
+    ck_assert_ids(
+        encode(tokenizer, tsr_chat_params(.format = TSR_CHAT_LLAMA3, .messages = all, .count = 3,
+                                          .begin_reply = true)),
+        "<s><|start_header_id|>user<|end_header_id|>\n\nQ<|eot_id|><|start_header_id|>"
+        "assistant<|end_header_id|>\n\nC<|eot_id|><|start_header_id|>ipython"
+        "<|end_header_id|>\n\n1<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
+        TSR_CHAT_LLAMA3);
+    ids got = {0};
+    const tsr_chat_message early[] = {message(TSR_CHAT_USER, "Q"), message(TSR_CHAT_RESULT, "1")};
+    ck_assert_error(
+        tsr_chat_encode(tokenizer,
+                        tsr_chat_params(.format = TSR_CHAT_LLAMA3, .messages = early, .count = 2),
+                        &got.ids, &got.count),
+        TSR_ERR_INVALID, "chat: message 1 is the result's (5) instead of the assistant's");
+    ck_assert_error(
+        tsr_chat_encode(tokenizer,
+                        tsr_chat_params(.format = TSR_CHAT_LLAMA3, .messages = all + 5, .count = 2),
+                        &got.ids, &got.count),
+        TSR_ERR_INVALID, "chat: the format llama3 has no messages with lists of tools (message 0)");
+    ck_assert_error(
+        tsr_chat_encode(tokenizer,
+                        tsr_chat_params(.format = TSR_CHAT_VICUNA, .messages = all, .count = 2),
+                        &got.ids, &got.count),
+        TSR_ERR_INVALID, "chat: the format vicuna has no messages with calls of tools (message 1)");
+}
+END_TEST
+
 START_TEST(running_out_of_memory_leaks_nothing)
 {
     const tsr_chat_message all[] = {message(TSR_CHAT_SYSTEM, "S"), message(TSR_CHAT_USER, "Q")};
@@ -557,6 +620,7 @@ TESTS(chat)
     tcase_add_test(tests, messages_are_only_text);
     tcase_add_test(tests, some_formats_strip_spaces);
     tcase_add_test(tests, a_conversation_begins_with_one_bos);
+    tcase_add_test(tests, calls_and_results_have_their_places);
     tcase_add_test(tests, mistakes_are_named);
     tcase_add_test(tests, a_tokenizer_may_lack_what_a_format_needs);
     tcase_add_test(tests, running_out_of_memory_leaks_nothing);

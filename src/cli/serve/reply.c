@@ -180,6 +180,11 @@ static json_t *choice_json(serve_choice *c)
     json_t *message = json_pack("{ssso}", "role", "assistant", "content", text_json(&c->answer));
     if (c->reasoning.size > 0)
         json_object_set_new(message, "reasoning_content", text_json(&c->reasoning));
+    if (c->calls != NULL) {
+        json_object_set(message, "tool_calls", c->calls);
+        if (c->answer.size == 0)
+            json_object_set_new(message, "content", json_null());
+    }
     return json_pack("{sisososo}", "index", c->index, "message", message, "logprobs",
                      take_log_probabilities(c), "finish_reason", finish_reason(c));
 }
@@ -234,6 +239,23 @@ void serve_event_text(const serve_server *server, serve_choice *c, tsr_text_chan
                         text, size)
             : NULL;
     add_choice(server, c, delta, text, size);
+}
+
+/* Two events for each call, as OpenAI sends them: its name, and its arguments. */
+void serve_event_calls(const serve_server *server, serve_choice *c)
+{
+    for (size_t i = 0; i < json_array_size(c->calls); i++) {
+        json_t *begun = json_deep_copy(json_array_get(c->calls, i));
+        json_t *function = json_object_get(begun, "function");
+        json_t *arguments = json_incref(json_object_get(function, "arguments"));
+        json_object_set_new(function, "arguments", json_string(""));
+        json_object_set_new(begun, "index", json_integer((json_int_t)i));
+        add_choice(server, c, json_pack("{s[o]}", "tool_calls", begun), "", 0);
+        add_choice(server, c,
+                   json_pack("{s[{sIs{so}}]}", "tool_calls", "index", (json_int_t)i, "function",
+                             "arguments", arguments),
+                   "", 0);
+    }
 }
 
 void serve_event_finish(const serve_server *server, serve_choice *c)

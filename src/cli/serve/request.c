@@ -131,8 +131,8 @@ static const parameter parameters[] = {
     {"best_of", COMPLETION, MISSING, 0, 1, 0},
     {"echo", COMPLETION, MISSING, 0, 0, 0},
     {"suffix", COMPLETION, MISSING, 0, 0, 0},
-    {"tools", CHAT, MISSING, 0, 0, 0},
-    {"tool_choice", CHAT, MISSING, 0, 0, 0},
+    {"tools", CHAT, READ, 0, 0, 0},
+    {"tool_choice", CHAT, READ, 0, 0, 0},
     {"response_format", BOTH, READ, 0, 0, 0},
     {"grammar", BOTH, READ, 0, 0, 0},
     {"reasoning_effort", CHAT, MISSING, 0, 0, 0},
@@ -323,9 +323,8 @@ static bool check_model(const serve_server *server, const json_t *value, serve_p
 
 /* Messages ------------------------------------------------------------------------------------- */
 
-/* The text of a message: a string, or a list of parts {"type": "text", "text": …}, which are
- * concatenated. The caller must free it. Returns NULL if it is something else. */
-static char *content_text(const json_t *content)
+/* Parts of a list are {"type": "text", "text": …}. */
+char *serve_content_text(const json_t *content)
 {
     serve_text text = {0};
     serve_text_add(&text, "", 0);
@@ -376,7 +375,7 @@ static bool read_message(const json_t *message, size_t index, tsr_chat_message *
                      index, role != NULL ? role : "(none)");
         return false;
     }
-    *text = content_text(json_object_get(message, "content"));
+    *text = serve_content_text(json_object_get(message, "content"));
     if (*text == NULL) {
         serve_refuse(problem, 400, "messages",
                      "the content of message %zu is neither a string nor a list of texts", index);
@@ -406,10 +405,16 @@ static bool encode_messages(const serve_server *server, const json_t *list, serv
                      TSR_CHAT_MAX_MESSAGES);
         return false;
     }
-    tsr_chat_message *messages = cli_alloc(count, sizeof *messages);
-    char **texts = cli_alloc(count, sizeof *texts);
     int32_t *ids = NULL;
     uint64_t id_count = 0;
+    if (serve_has_tools(r, list)) {
+        if (!serve_encode_tools(server, list, r, &ids, &id_count, problem))
+            return false;
+        keep_ids(r, &ids, id_count);
+        return true;
+    }
+    tsr_chat_message *messages = cli_alloc(count, sizeof *messages);
+    char **texts = cli_alloc(count, sizeof *texts);
     bool good = true;
     for (size_t i = 0; i < count && good; i++)
         good = read_message(json_array_get(list, i), i, &messages[i], &texts[i], problem);
@@ -528,9 +533,11 @@ static bool fill_request(const serve_server *server, serve_request *r, serve_pro
         !read_stream_options(json_object_get(r->body, "stream_options"), r, problem) ||
         !read_biases(server, json_object_get(r->body, "logit_bias"), r, problem) ||
         !read_log_probabilities(&v, r, problem) ||
+        (r->chat && !serve_read_tools(server, r, problem)) ||
         !(r->chat ? encode_messages(server, json_object_get(r->body, "messages"), r, problem)
                   : encode_prompt(server, json_object_get(r->body, "prompt"), r, problem)) ||
-        !serve_read_structure(server, r, problem) || !check_length(server, r, problem))
+        !serve_read_structure(server, r, problem) || !serve_require_tools(server, r, problem) ||
+        !check_length(server, r, problem))
         return false;
     r->stream = v.stream;
     r->max_tokens = v.max_completion_tokens > 0 ? v.max_completion_tokens : v.max_tokens;
@@ -576,6 +583,8 @@ static void finish_choice(serve_choice *c)
     json_decref(c->log_probabilities);
     serve_text_finish(&c->answer);
     serve_text_finish(&c->reasoning);
+    serve_text_finish(&c->held);
+    json_decref(c->calls);
 }
 
 void serve_request_leave(serve_request *r)

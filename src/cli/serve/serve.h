@@ -78,7 +78,17 @@ typedef struct serve_choice {
     const char *finish_reason;    /* NULL: it goes on. Here begins what the lock protects */
     int64_t generated, cached;    /* tokens; `cached` ones of the prompt */
     serve_text answer, reasoning; /* without `stream`: the whole text */
+    serve_text held;              /* with tools: text that may be calls */
+    bool plain;                   /* with tools: the text has begun, and not with calls */
+    json_t *calls;                /* as a list of tool_calls; NULL: none */
 } serve_choice;
+
+/* Whether a reply may be, or must be, calls of tools. */
+typedef enum serve_tool_choice {
+    SERVE_TOOLS_AUTO,
+    SERVE_TOOLS_NONE,
+    SERVE_TOOLS_REQUIRED
+} serve_tool_choice;
 
 /* What a client wants. The members up to `choice_count` do not change; the server's lock protects
  * the others. */
@@ -97,6 +107,9 @@ struct serve_request {
     int stop_count;
     json_t *body;
     serve_grammar *grammar; /* NULL: any text */
+    const json_t *tools;    /* points into `body`; NULL: none */
+    serve_tool_choice tool_choice;
+    const char *tool_name; /* the tool that must be called; NULL: any */
     int choice_count;
 
     serve_choice *choices; /* [choice_count] */
@@ -146,6 +159,28 @@ bool serve_begin_reply(const serve_server *server, serve_request *request, const
 bool serve_read_structure(const serve_server *server, serve_request *request,
                           serve_problem *problem);
 
+/* Tools (tools.c) --------------------------------------------------------------------------------
+ */
+
+/* Reads tools and tool_choice. */
+bool serve_read_tools(const serve_server *server, serve_request *request, serve_problem *problem);
+/* Makes a request whose prompt has been encoded call a tool, if tool_choice says so. */
+bool serve_require_tools(const serve_server *server, serve_request *request,
+                         serve_problem *problem);
+/* Returns whether a conversation has tools, calls or results. */
+bool serve_has_tools(const serve_request *request, const json_t *messages);
+/* Encodes such a conversation. */
+bool serve_encode_tools(const serve_server *server, const json_t *messages, serve_request *request,
+                        int32_t **ids, uint64_t *count, serve_problem *problem);
+/* Adds text to the held text of a choice, and returns how many of its first bytes are no calls. */
+size_t serve_hold_calls(const serve_server *server, serve_choice *choice, const char *text,
+                        size_t size);
+/* Finds the calls in the held text of a choice that has ended. Returns false if there are none. */
+bool serve_take_calls(const serve_server *server, serve_choice *choice);
+/* The text of a message, for free(): a string, or a list of texts, which are concatenated. Returns
+ * NULL if it is something else. */
+char *serve_content_text(const json_t *content);
+
 /* POST /tokenize and /detokenize. Return the answer, or NULL and set *problem. */
 json_t *serve_tokenize(const serve_server *server, const char *body, size_t size,
                        serve_problem *problem);
@@ -164,6 +199,7 @@ json_t *serve_models_json(const serve_server *server);
 void serve_event_begin(const serve_server *server, serve_choice *choice);
 void serve_event_text(const serve_server *server, serve_choice *choice, tsr_text_channel channel,
                       const char *text, size_t size);
+void serve_event_calls(const serve_server *server, serve_choice *choice);
 void serve_event_finish(const serve_server *server, serve_choice *choice);
 void serve_event_end(const serve_server *server, serve_request *request);
 /* Adds a token to the log-probabilities of its choice, which are sent with its text. */

@@ -114,6 +114,24 @@ static tsr_status append_reply(script *s, const tsr_chat_message *message)
     return append_format_string(s, s->format->end);
 }
 
+/* Appends a turn's text with the format's strings around it. */
+static tsr_status append_between(script *s, const char *const around[2],
+                                 const tsr_chat_message *message)
+{
+    TSR__TRY(append_format_string(s, around[0]));
+    TSR__TRY(append_message(s, message));
+    return append_format_string(s, around[1]);
+}
+
+/* Calls are a reply that begins in another way. */
+static tsr_status append_calls(script *s, const tsr_chat_message *message)
+{
+    TSR__TRY(append_format_string(s, s->format->header));
+    TSR__TRY(append_format_string(s, s->format->calls));
+    TSR__TRY(append_message(s, message));
+    return append_format_string(s, s->format->end);
+}
+
 static tsr_status append_start(script *s, tsr_chat_after after)
 {
     if (after == TSR_CHAT_AFTER_NOTHING) {
@@ -132,8 +150,13 @@ static tsr_status append_all(script *s, const tsr_chat_params *params)
     bool follows_reply = params->after != TSR_CHAT_AFTER_NOTHING;
     TSR__TRY(append_start(s, params->after));
     for (int i = 0; i < params->count; i++) {
-        if (messages[i].role == TSR_CHAT_ASSISTANT) {
-            TSR__TRY(append_reply(s, &messages[i]));
+        if (messages[i].role == TSR_CHAT_TOOLS) {
+            TSR__TRY(append_between(s, s->format->tools, &messages[i]));
+        } else if (messages[i].role == TSR_CHAT_RESULT) {
+            TSR__TRY(append_between(s, s->format->result, &messages[i]));
+        } else if (messages[i].role == TSR_CHAT_ASSISTANT || messages[i].role == TSR_CHAT_CALLS) {
+            TSR__TRY(messages[i].role == TSR_CHAT_CALLS ? append_calls(s, &messages[i])
+                                                        : append_reply(s, &messages[i]));
             if (i + 1 < params->count)
                 TSR__TRY(append_format_string(s, s->format->after_end));
             follows_reply = true;
@@ -146,7 +169,8 @@ static tsr_status append_all(script *s, const tsr_chat_params *params)
             TSR__TRY(append_system(s, &messages[i]));
         }
     }
-    if (messages[params->count - 1].role != TSR_CHAT_USER || !params->begin_reply)
+    const tsr_chat_role last = messages[params->count - 1].role;
+    if ((last != TSR_CHAT_USER && last != TSR_CHAT_RESULT) || !params->begin_reply)
         return TSR_OK;
     TSR__TRY(append_format_string(s, s->format->header));
     return append_format_string(s, s->format->begin);
@@ -156,8 +180,26 @@ static tsr_status append_all(script *s, const tsr_chat_params *params)
 
 static const char *role_name(tsr_chat_role role)
 {
-    static const char *const names[] = {"system", "user", "assistant"};
-    return (int)role >= 0 && (int)role < 3 ? names[role] : "?";
+    static const char *const names[] = {"system", "user", "assistant", "tools", "calls", "result"};
+    return (int)role >= 0 && (int)role < 6 ? names[role] : "?";
+}
+
+/* Returns whether a message is in a place where its role may be; `turn` is that of the user or of
+ * the assistant. */
+static bool may_be(const tsr_chat_params *p, int i, tsr_chat_role turn)
+{
+    const tsr_chat_role before = i > 0 ? p->messages[i - 1].role : TSR_CHAT_ASSISTANT;
+    switch (p->messages[i].role) {
+    case TSR_CHAT_TOOLS:
+        return turn == TSR_CHAT_USER && before != TSR_CHAT_TOOLS && i + 1 < p->count &&
+               p->messages[i + 1].role == TSR_CHAT_USER;
+    case TSR_CHAT_RESULT:
+        return before == TSR_CHAT_CALLS || before == TSR_CHAT_RESULT;
+    case TSR_CHAT_CALLS:
+        return turn == TSR_CHAT_ASSISTANT;
+    default:
+        return p->messages[i].role == turn;
+    }
 }
 
 static tsr_status check_count(const tsr_chat_params *p)
@@ -172,13 +214,15 @@ static tsr_status check_messages(const tsr_chat_params *p)
 {
     const bool has_system =
         p->after == TSR_CHAT_AFTER_NOTHING && p->messages[0].role == TSR_CHAT_SYSTEM;
+    tsr_chat_role turn = TSR_CHAT_USER;
     for (int i = 0; i < p->count; i++) {
         const tsr_chat_message *m = &p->messages[i];
-        const tsr_chat_role wanted = has_system && i == 0        ? TSR_CHAT_SYSTEM
-                                     : (i - has_system) % 2 == 0 ? TSR_CHAT_USER
-                                                                 : TSR_CHAT_ASSISTANT;
-        TSR__REQUIRE(m->role == wanted, "chat: message %d is the %s's (%d) instead of the %s's", i,
-                     role_name(m->role), (int)m->role, role_name(wanted));
+        const tsr_chat_role wanted = has_system && i == 0 ? TSR_CHAT_SYSTEM : turn;
+        TSR__REQUIRE(may_be(p, i, wanted), "chat: message %d is the %s's (%d) instead of the %s's",
+                     i, role_name(m->role), (int)m->role, role_name(wanted));
+        if (m->role != TSR_CHAT_SYSTEM && m->role != TSR_CHAT_TOOLS)
+            turn = m->role == TSR_CHAT_USER || m->role == TSR_CHAT_RESULT ? TSR_CHAT_ASSISTANT
+                                                                          : TSR_CHAT_USER;
         TSR__REQUIRE(m->text != NULL || m->size_bytes == 0,
                      "chat: the text of message %d is NULL, but has %zu bytes", i, m->size_bytes);
     }
@@ -197,6 +241,14 @@ static tsr_status check_chat_params(const tsr_tokenizer *tokenizer, const tsr_ch
     *format = tsr__chat_format_get(chosen);
     TSR__REQUIRE(*format != NULL, "chat: format is %d; 0 to %d are possible", (int)chosen,
                  TSR_CHAT_FORMATS - 1);
+    for (int i = 0; i < p->count; i++) {
+        const tsr_chat_role role = p->messages[i].role;
+        TSR__REQUIRE(
+            !(role == TSR_CHAT_TOOLS && !(*format)->tools[0]) &&
+                !((role == TSR_CHAT_CALLS || role == TSR_CHAT_RESULT) && !(*format)->calls),
+            "chat: the format %s has no messages with %s of tools (message %d)", (*format)->name,
+            role == TSR_CHAT_TOOLS ? "lists" : role_name(role), i);
+    }
     return TSR_OK;
 }
 

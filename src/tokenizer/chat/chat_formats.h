@@ -25,6 +25,10 @@ typedef struct tsr__chat_format {
     /* What follows the token that ends a reply. If NULL, this token is the first one of the user's
      * next message, `user[0]`, which then continues after it. */
     const char *after_end;
+    /* Around the list of tools, before calls, and around a result. NULL: the format has none */
+    const char *tools[2];
+    const char *calls;
+    const char *result[2];
 } tsr__chat_format;
 
 /* Returns a format of the table, or NULL for TSR_CHAT_MODEL and values out of range. */
