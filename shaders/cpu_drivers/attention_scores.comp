@@ -32,12 +32,16 @@ layout(constant_id = 8) const uint Y_COLUMNS = 64; // elements from one row of y
 layout(constant_id = 9) const uint LENGTHS = 0;    // 1: sequences have lengths of their own
 // 1: in the first block of keys, `state` has the rows' sinks and their sums, 1
 layout(constant_id = 10) const uint SINKS = 0;
+// the bits of the temperature (tessera/attention.h), or 0, and its length
+layout(constant_id = 11) const uint TEMPERATURE = 0;
+layout(constant_id = 12) const uint TEMPERATURE_LENGTH = 1;
 
 #include "cpu_drivers/attention_scores.glsl"
 
 void main()
 {
     scores_row r = scores_row_of();
+    const float scale = scores_scale(r);
     uint64_t s_at = p.scores + r.number * (KEYS * 4), mask_at = p.mask + r.number * (KEYS * 4);
     uint64_t state_at = p.state + r.number * 8, y_at = p.y + r.number * (Y_COLUMNS * 4);
     float largest = MINUS_INFINITY, earlier = MINUS_INFINITY;
@@ -45,7 +49,7 @@ void main()
 
     vec2 s[UNITS], y[Y_UNITS + 1];
     [[unroll]] for (uint i = 0; i < UNITS; i++) {
-        s[i] = LOAD_UNIT(s_at, i) * p.scale;
+        s[i] = LOAD_UNIT(s_at, i) * scale;
         if (CAPPED != 0)
             s[i] = p.softcap * vec2(attention_tanh(s[i].x / p.softcap).x, attention_tanh(s[i].y / p.softcap).x);
         if (MASKED != 0)

@@ -17,6 +17,7 @@ const uint UNIT = LANES * GROUP;
 struct scores_row {
     uint row, head;
     bool own;      // false: this subgroup only repeats the last row and must not store
+    int position; // among the sequence's keys
     int first, end; // the query sees the keys in columns first … end − 1
     uint64_t number; // the row's number among the rows of all heads
 };
@@ -38,6 +39,7 @@ scores_row scores_row_of()
         r.end = min(r.end, keys - int(p.key));
         r.end = mix(r.end, 0, int(p.row + r.row) >= queries);
     }
+    r.position = position + int(p.key);
     r.number = uint64_t(r.head) * p.rows + r.row;
     if (COLUMNS >= TSR_SCORES_CAUSAL)
         r.end = min(r.end, position + 1);
@@ -45,6 +47,14 @@ scores_row scores_row_of()
     if (COLUMNS >= TSR_SCORES_WINDOW)
         r.first = position - int(p.window) + 1;
     return r;
+}
+
+// The factor of a row's products, which may grow with the query's position.
+float scores_scale(scores_row r)
+{
+    if (TEMPERATURE == 0)
+        return p.scale;
+    return p.scale * (1.0 + uintBitsToFloat(TEMPERATURE) * tsr_log(1.0 + float(uint(max(r.position, 0)) / TEMPERATURE_LENGTH)));
 }
 
 uint64_t scores_lse(scores_row r)

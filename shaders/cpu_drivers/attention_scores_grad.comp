@@ -26,6 +26,9 @@ layout(constant_id = 4) const uint COLUMNS = TSR_SCORES_ALL;
 layout(constant_id = 5) const uint CAPPED = 0;
 layout(constant_id = 6) const uint MASKED = 0;
 layout(constant_id = 7) const uint FUNCTION = TSR_SCORES_ALONE;
+// the bits of the temperature (tessera/attention.h), or 0, and its length
+layout(constant_id = 11) const uint TEMPERATURE = 0;
+layout(constant_id = 12) const uint TEMPERATURE_LENGTH = 1;
 
 const bool DELTA_ONLY = FUNCTION == TSR_SCORES_DELTA_FIRST || FUNCTION == TSR_SCORES_DELTA_MORE;
 const bool SUM = FUNCTION != TSR_SCORES_GRADIENT; // true: computes Σ p·dp
@@ -37,6 +40,7 @@ const uint LENGTHS = 0;
 void main()
 {
     scores_row r = scores_row_of();
+    const float scale = scores_scale(r);
     uint64_t s_at = p.scores + r.number * (KEYS * 4), mask_at = p.mask + r.number * (KEYS * 4);
     uint64_t g_at = p.gradient + r.number * (KEYS * 4), state_at = p.state + r.number * 4;
     float lse = Float(scores_lse(r)).v;
@@ -45,8 +49,8 @@ void main()
 
     vec2 s[UNITS], g[UNITS], slope[UNITS];
     [[unroll]] for (uint i = 0; i < UNITS; i++) {
-        s[i] = LOAD_UNIT(s_at, i) * p.scale;
-        slope[i] = vec2(p.scale);
+        s[i] = LOAD_UNIT(s_at, i) * scale;
+        slope[i] = vec2(scale);
         if (CAPPED != 0) {
             vec2 x = attention_tanh(s[i].x / p.softcap), y = attention_tanh(s[i].y / p.softcap);
             s[i] = p.softcap * vec2(x.x, y.x);

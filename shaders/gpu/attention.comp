@@ -30,7 +30,7 @@ layout(constant_id = 7) const uint DY_DTYPE = TSR_DT_F32;
 layout(constant_id = 8) const uint OUT_DTYPE = TSR_DT_F32;
 layout(constant_id = 9) const uint MASK_DTYPE = 0; // 0: no mask
 layout(constant_id = 10) const uint LOAD = TSR_ATTENTION_LOAD_SCALAR;
-layout(constant_id = 11) const uint CAPPED = 0;
+layout(constant_id = 11) const uint FORM = 0; // TSR_ATTENTION_CAPPED and …_TEMPERED
 layout(constant_id = 12) const uint PAGED = 0;
 // 1: the numbers of iterations of the loops over products are not constant, so that drivers do not
 // unroll these loops. Unrolled, they need more registers than Intel's GPUs have.

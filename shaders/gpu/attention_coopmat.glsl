@@ -38,7 +38,7 @@ layout(constant_id = 9) const uint ALONG_K = 0; // see matmul_coopmat.glsl
 layout(constant_id = 10) const uint VECTORS = 0; // 1: eight columns of an operand are 16 aligned bytes
 layout(constant_id = 11) const uint OUT_VECTORS = 0;
 layout(constant_id = 12) const uint MASK_DTYPE = 0; // 0: no mask
-layout(constant_id = 13) const uint CAPPED = 0;
+layout(constant_id = 13) const uint FORM = 0; // TSR_ATTENTION_CAPPED and …_TEMPERED
 layout(constant_id = 14) const uint PAGED = 0;
 
 const uint LOAD = TSR_ATTENTION_LOAD_SCALAR;
@@ -301,7 +301,7 @@ SUMS dp[HAS_DP ? ROW_BLOCKS * OTHERS : 1];
 float largest[STATS]; // the largest score of each element's row; for gradients, the row's lse
 float total[STATS];   // the sum, over the element's columns only, of the row's probabilities (or of p·dp, for DELTA)
 float own_delta[STATS];
-float plain_unit; // the factor that makes products scores if there is no mask and no cap
+float plain_unit; // the factor that makes products scores if there is neither a mask, nor a cap, nor a temperature
 
 // The first element of this subgroup's part of p_tile.
 uint p_begin()
@@ -473,12 +473,12 @@ bool all_seen(int row, int other)
 }
 
 // Turns the products into scores, which are -inf if a query does not see a key. Returns the factor by which the caller must still multiply
-// the scores. It is not 1 if all queries see all keys and there is neither a mask nor a cap. The products are then left unchanged, which
-// saves time in most blocks. For gradients, dp becomes ds / (p · scale), the derivative by the score before the cap without its factor p.
+// the scores. It is not 1 if all queries see all keys and there is neither a mask, nor a cap, nor a temperature. The products are then left unchanged, which
+// saves time in most blocks. For gradients, dp becomes ds / (p · scale), the derivative by scale · product without its factor p.
 // `row` and `other` are the first row and column of the fragments.
 float make_scores(int row, int other, uvec2 mask)
 {
-    const bool plain = MASK_DTYPE == 0 && CAPPED == 0 && all_seen(row, other);
+    const bool plain = MASK_DTYPE == 0 && FORM == 0 && all_seen(row, other);
     [[unroll]] for (uint j = 0; j < OTHERS; j++)
         [[unroll]] for (uint c = 0; c < COUNT; c++)
             [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++) {

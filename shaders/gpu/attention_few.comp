@@ -20,7 +20,7 @@ layout(constant_id = 4) const uint K_DTYPE = TSR_DT_F32;
 layout(constant_id = 5) const uint V_DTYPE = TSR_DT_F32;
 layout(constant_id = 6) const uint MASK_DTYPE = 0; // 0: no mask
 layout(constant_id = 7) const uint LOAD = TSR_ATTENTION_LOAD_SCALAR;
-layout(constant_id = 8) const uint CAPPED = 0;
+layout(constant_id = 8) const uint FORM = 0; // TSR_ATTENTION_CAPPED and …_TEMPERED
 layout(constant_id = 9) const uint PAGED = 0;
 layout(constant_id = 10) const uint Y_DTYPE = 0; // 0: there are several parts, which attention_merge.comp merges
 // 1: the numbers of iterations of loops are not constant, so that drivers do not unroll these loops. The results have the same bits.

@@ -1,5 +1,5 @@
 // Loads rows of the operands of attention, and computes scores. The including file declares the variables `batch` (the number of the
-// sequence that it works on) and `sequence` (its lengths), and the specialization constants LOAD, PAGED, MASK_DTYPE and CAPPED.
+// sequence that it works on) and `sequence` (its lengths), and the specialization constants LOAD, PAGED, MASK_DTYPE and FORM.
 #ifndef TSR_ATTENTION_ROWS_GLSL
 #define TSR_ATTENTION_ROWS_GLSL
 
@@ -69,16 +69,29 @@ vec4 load_quad(rows_of x, uint row, uint column, uint dtype)
     return load_quad_at(x, row_address(x, row), column, dtype);
 }
 
+// The scale's factor that grows with a query's position. It is 1 if there is no temperature.
+float temperature_of(int query)
+{
+    if ((FORM & TSR_ATTENTION_TEMPERED) == 0u)
+        return 1.0;
+    uint position = uint(max(query + sequence.offset, 0));
+    return 1.0 + CALL.temperature * tsr_log(1.0 + float(position / CALL.temperature_length));
+}
+
 // Computes the score of a query and a key from their product. `slope` is its derivative with
 // respect to scale · product.
 float score_of(float product, int query, int key, uvec2 mask, out float slope)
 {
     float score = product * CALL.scale;
     slope = 1.0;
-    if (CAPPED != 0u) {
+    if ((FORM & TSR_ATTENTION_TEMPERED) != 0u) {
+        slope = temperature_of(query);
+        score *= slope;
+    }
+    if ((FORM & TSR_ATTENTION_CAPPED) != 0u) {
         vec2 cap = attention_tanh(score / CALL.softcap);
         score = CALL.softcap * cap.x;
-        slope = cap.y;
+        slope *= cap.y;
     }
     bool sees = attention_sees(sequence, query, key);
     if (MASK_DTYPE != 0u && sees)

@@ -49,6 +49,8 @@ struct tsr_attention_call {
     TSR_FLOAT scale;
     TSR_FLOAT softcap;    /* 0: none */
     TSR_FLOAT rope_scale; /* what rotated rows are multiplied by */
+    TSR_FLOAT temperature; /* 0: none */
+    TSR_UINT temperature_length;
     /* In memory, three arrays of integers follow this struct: kv_head[heads], the kv head that each
      * head reads; reader[heads], all heads, sorted by the kv head that they read; and
      * first[kv_heads + 1], the index in `reader` of the first head that reads each kv head. */
@@ -91,6 +93,10 @@ TSR_PUSH_CHECK(tsr_attention_push);
 #define TSR_ATTENTION_ROPE_NONE 0u
 #define TSR_ATTENTION_ROPE_HALVES 1u   /* a pair's components are half a row apart */
 #define TSR_ATTENTION_ROPE_ADJACENT 2u /* a pair's components are neighbours */
+
+/* How scores are computed from scale · q·k: the sum of these, a specialization constant. */
+#define TSR_ATTENTION_CAPPED 1u
+#define TSR_ATTENTION_TEMPERED 2u
 
 /* How the elements of q, k, v and dy are loaded, a specialization constant. */
 #define TSR_ATTENTION_LOAD_SCALAR 0u

@@ -31,7 +31,7 @@ struct tsr_attention_scores_push {
     TSR_UINT window;
     TSR_FLOAT scale, softcap;
     TSR_UINT row, key; /* the numbers, in their sequence, of the block's first query and first key;
-                          used with LENGTHS */
+                          `row` is used with LENGTHS, `key` also with a temperature */
 };
 TSR_PUSH_CHECK(tsr_attention_scores_push);
 

@@ -117,6 +117,8 @@ tsr_status tsr__attention_dispatch(tsr_stream *stream, tsr__dispatch *dispatch,
                                    uint32_t invocations, uint32_t workgroup,
                                    double work) TSR_NODISCARD;
 
+/* How the kernels for GPUs compute scores: TSR_ATTENTION_CAPPED and TSR_ATTENTION_TEMPERED. */
+uint32_t tsr__attention_scores_kind(const tsr__attention *call);
 /* How the kernels for GPUs load q, k, v and dy: TSR_ATTENTION_LOAD_…. */
 uint32_t tsr__attention_load(const tsr__attention *call);
 

@@ -67,6 +67,8 @@ static struct tsr_attention_call values_of(const tsr__attention *c, const tsr__b
         .window = p->window > 0 && p->window < NO_WINDOW ? (uint32_t)p->window : NO_WINDOW,
         .scale = p->scale,
         .softcap = p->softcap,
+        .temperature = p->temperature,
+        .temperature_length = (uint32_t)p->temperature_length,
     };
     if (c->rope) {
         values.rope_table = tsr__tensor_address(tsr__rope_table(c->rope));
@@ -247,6 +249,12 @@ static bool all_vectors(const tsr__attention *c, uint64_t bytes)
     return vectors(c->q, bytes) && vectors(c->k, bytes) && vectors(c->v, bytes) &&
            (!c->dy || vectors(c->dy, bytes)) && (!c->new_k || vectors(c->new_k, bytes)) &&
            (!c->new_v || vectors(c->new_v, bytes));
+}
+
+uint32_t tsr__attention_scores_kind(const tsr__attention *c)
+{
+    return (c->params.softcap > 0 ? TSR_ATTENTION_CAPPED : 0) |
+           (c->params.temperature != 0 ? TSR_ATTENTION_TEMPERED : 0);
 }
 
 uint32_t tsr__attention_load(const tsr__attention *c)

@@ -117,6 +117,12 @@ static tsr_status check_numbers(tsr__attention *c)
                  c->op, (long long)p->window);
     TSR__REQUIRE(p->window == 0 || p->causal, "%s: window is %lld, but causal is not set", c->op,
                  (long long)p->window);
+    TSR__REQUIRE(isfinite(p->temperature) &&
+                     (p->temperature == 0 ||
+                      (p->temperature_length >= 1 && p->temperature_length <= LENGTH_MAX)),
+                 "%s: temperature is %g and temperature_length %lld; a length of 1 to %d is "
+                 "needed",
+                 c->op, (double)p->temperature, (long long)p->temperature_length, LENGTH_MAX);
     TSR__REQUIRE(p->sinks || !p->dsinks, "%s: dsinks is given, but sinks is NULL", c->op);
     TSR__REQUIRE(!p->pages || !c->dy, "%s: there are no gradients of pages", c->op);
     p->scale = tsr__given_float(p->scale, (float)(1 / sqrt((double)c->head_dim)));

@@ -120,7 +120,7 @@ static void specialize(const tsr__attention_pass *p, const config *f, tsr__dispa
         vectors(c->q) && vectors(c->k) && vectors(c->v) && (!c->dy || vectors(c->dy)),
         vectors(p->out) && (!p->also || vectors(p->also)),
         c->params.mask ? (uint32_t)c->params.mask->layout.dtype : 0,
-        c->params.softcap > 0,
+        tsr__attention_scores_kind(c),
         c->params.pages != NULL,
     };
     dispatch->shader = shader_for(p);

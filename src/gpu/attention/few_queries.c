@@ -99,7 +99,7 @@ static void specialize(const tsr__attention *c, bool ranges, bool joined, tsr__d
         (uint32_t)c->v->layout.dtype,
         p->mask ? (uint32_t)p->mask->layout.dtype : 0,
         tsr__attention_load(c),
-        p->softcap > 0,
+        tsr__attention_scores_kind(c),
         p->pages != NULL,
         ranges && !joined ? 0 : (uint32_t)c->y->layout.dtype,
         device->traits.slow_pipelines,

@@ -75,7 +75,7 @@ static tsr_status run_pass(const tsr__attention_pass *p)
         .spec_count = 17,
         .spec = {t.threads, t.tn, now, p->kind, dtype_of(c->q), dtype_of(c->k), dtype_of(c->v),
                  dtype_of(c->dy), dtype_of(p->out), dtype_of(c->params.mask),
-                 tsr__attention_load(c), c->params.softcap > 0, c->params.pages != NULL,
+                 tsr__attention_load(c), tsr__attention_scores_kind(c), c->params.pages != NULL,
                  device->info.vendor_id == TSR__VENDOR_INTEL, device->info.type == TSR_DEVICE_CPU,
                  chunks_of(c->head_dim), chunks_of(c->value_dim)},
     };

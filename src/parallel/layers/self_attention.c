@@ -54,36 +54,11 @@ static tsr_attention_params params_of(const tsr__attention *a)
         .softcap = a->softcap,
         .causal = a->causal,
         .window = a->window,
+        .temperature = a->temperature,
+        .temperature_length = a->temperature_length,
         .kv_head = a->regular ? NULL : a->kv_head,
         .sinks = a->sinks ? a->base.parameter[sinks_index(a)]->seen.tensor : NULL,
     };
-}
-
-/* Temperature -------------------------------------------------------------------------------- */
-
-/* Multiplies q [batch, heads, tokens, head_dim] by the temperature's factor of each token.
- * `positions` is i32, [tokens] or [batch, tokens]. */
-static tsr_status apply_temperature(const tsr__attention *a, tsr__temps *temps,
-                                    const tsr_tensor *positions, tsr_tensor *q)
-{
-    tsr_stream *stream = a->base.stream;
-    const tsr_layout *layout = tsr_tensor_layout(positions);
-    const int last = layout->ndim - 1;
-    const int64_t shape[4] = {last > 0 ? layout->shape[0] : 1, 1, layout->shape[last], 1};
-    const float each = 1 / (float)a->temperature_length;
-    tsr_tensor *factor, *lengths, *view;
-    TSR__TRY(tsr__temp_new(temps, TSR_F32, layout->ndim, layout->shape, &factor));
-    TSR__TRY(tsr__temp_new(temps, TSR_I32, layout->ndim, layout->shape, &lengths));
-    TSR__TRY(tsr_copy(stream, factor, positions));
-    /* Half a position more, so that rounding does not make a multiple of the length smaller. */
-    TSR__TRY(tsr_scale(stream, factor, factor, each, each / 2));
-    TSR__TRY(tsr_copy(stream, lengths, factor));
-    TSR__TRY(tsr_copy(stream, factor, lengths));
-    TSR__TRY(tsr_scale(stream, factor, factor, 1, 1));
-    TSR__TRY(tsr_unary(stream, factor, factor, TSR_UNARY_LOG));
-    TSR__TRY(tsr_scale(stream, factor, factor, a->temperature, 1));
-    TSR__TRY(tsr__temp_reshape(temps, factor, 4, shape, &view));
-    return tsr_binary(stream, q, q, view, TSR_BINARY_MUL);
 }
 
 /* Forward ------------------------------------------------------------------------------------ */
@@ -125,14 +100,12 @@ static tsr_status attention_forward_with(tsr__attention *a, tsr__temps *temps, c
                                saved ? &saved->child[TSR__ATTENTION_QKV] : NULL, &qkv));
     TSR__TRY(tsr__temp_keep(temps, qkv));
     const tsr_layout *layout = tsr_tensor_layout(qkv);
-    if (a->rope || a->temperature != 0)
+    if (a->rope)
         TSR__TRY(need_positions(a, temps, layout->shape[layout->ndim - 2], &positions));
     TSR__TRY(
         tsr__attention_normalise(a, temps, qkv, saved != NULL, &in, &normalised, &inverse_rms));
     if (a->rope && a->heads.count > 0)
         TSR__TRY(tsr_rope_apply(layer->stream, a->rope, in.qk, in.qk, positions));
-    if (a->temperature != 0 && a->heads.count > 0)
-        TSR__TRY(apply_temperature(a, temps, positions, in.q));
     TSR__TRY(attend_heads(a, temps, qkv, &in, saved ? &lse : NULL, &heads));
     TSR__TRY(tsr__layer_forward_added(layer->child[TSR__ATTENTION_OUTPUT], heads, NULL, added,
                                       saved ? &saved->child[TSR__ATTENTION_OUTPUT] : NULL, y));
@@ -166,17 +139,6 @@ static tsr_status check_step(const tsr__attention *a, const tsr_tensor *x,
         "%s: x is %s; the cache's step has %lld sequences of up to %lld tokens", a->base.who,
         TSR__SHAPE(whole.ndim, whole.shape), (long long)step->shape[0], (long long)step->shape[1]);
     return TSR_OK;
-}
-
-/* Applies the rotary embedding if the layer has one, and stores the keys and values in the cache.
- */
-static tsr_status append_to_cache(const tsr__attention *a, const tsr__cached *cached,
-                                  const tsr__qkv_heads *in)
-{
-    if (a->rope)
-        return tsr__kv_cache_append_rotated(cached->cache, cached->layer, a->rope, in->q, in->k,
-                                            in->v);
-    return tsr_kv_cache_append(cached->cache, cached->layer, in->k, in->v);
 }
 
 /* Computes queries, keys and values of x, to which `norm` is applied first if it is not NULL. */
@@ -214,15 +176,8 @@ static tsr_status attention_forward_cached_with(tsr__attention *a, tsr__temps *t
     if (a->heads.count > 0) {
         const tsr_attention_params params = params_of(a);
         TSR__TRY(tsr__by_heads(a, temps, heads, &view));
-        if (a->temperature != 0) {
-            TSR__TRY(append_to_cache(a, cached, &in));
-            TSR__TRY(apply_temperature(a, temps, step, in.q));
-            TSR__TRY(
-                tsr_kv_cache_attention(cached->cache, cached->layer, view, NULL, in.q, &params));
-        } else {
-            TSR__TRY(tsr__kv_cache_append_and_attend(cached->cache, cached->layer, a->rope, view,
-                                                     in.q, in.k, in.v, &params));
-        }
+        TSR__TRY(tsr__kv_cache_append_and_attend(cached->cache, cached->layer, a->rope, view, in.q,
+                                                 in.k, in.v, &params));
     }
     return tsr__layer_forward_added(layer->child[TSR__ATTENTION_OUTPUT], heads, NULL, added, NULL,
                                     y);
@@ -292,11 +247,8 @@ static tsr_status attend_heads_grad(tsr__attention *a, tsr__temps *temps,
         TSR__TRY(tsr__by_heads(a, temps, saved->child[TSR__ATTENTION_OUTPUT]->x, &y));
         TSR__TRY(tsr_attention_grad(a->base.stream, d.q, d.k, d.v, dy, y, saved->lse, in.q, in.k,
                                     in.v, &params));
-        if (a->rope || a->temperature != 0)
-            TSR__TRY(need_positions(a, temps, layout->shape[layout->ndim - 2], &positions));
-        if (a->temperature != 0)
-            TSR__TRY(apply_temperature(a, temps, positions, d.q));
         if (a->rope) {
+            TSR__TRY(need_positions(a, temps, layout->shape[layout->ndim - 2], &positions));
             TSR__TRY(tsr_rope_grad(a->base.stream, a->rope, d.qk, d.qk, positions));
         }
     }

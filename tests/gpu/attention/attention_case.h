@@ -14,6 +14,8 @@ typedef struct attention_case {
     int64_t batch, heads, kv_heads, q_len, kv_len, head_dim;
     int64_t value_dim;     /* the head_dim of v; 0: head_dim */
     double scale, softcap; /* 0: the library's default */
+    double temperature;    /* 0: none */
+    int64_t temperature_length;
     bool causal;
     int64_t window;
     double *mask; /* [batch, heads, q_len, kv_len], or NULL: no mask */
@@ -126,10 +128,15 @@ static inline double attention_score(const attention_case *c, int64_t b, int64_t
         score += q[d] * k[d];
     score *= attention_scale(c);
     *slope = 1;
+    if (c->temperature != 0) {
+        const int64_t lengths = position < 0 ? 0 : position / c->temperature_length;
+        *slope = 1 + c->temperature * log(1 + (double)lengths);
+        score *= *slope;
+    }
     if (c->softcap > 0) {
         const double t = tanh(score / c->softcap);
         score = c->softcap * t;
-        *slope = 1 - t * t;
+        *slope *= 1 - t * t;
     }
     if (c->mask)
         score += c->mask[((b * c->heads + h) * c->q_len + i) * c->kv_len + j];

@@ -60,8 +60,11 @@ static void add_options(problem *p, gpu_random *random, int number)
     attention_case *c = &p->c;
     const int64_t mask_shape[] = {c->batch, c->heads, c->q_len, c->kv_len};
     const bool first = number & 1, second = number & 2, third = number & 4;
-    if (first)
+    if (first) {
         c->scale = 0.375;
+        c->temperature = 0.125;
+        c->temperature_length = 7;
+    }
     c->causal = first == second;
     if (c->causal && third)
         c->window = gpu_random_between(random, 1, 40);
@@ -143,6 +146,8 @@ static tsr_attention_params params_of(const problem *p)
                                   .softcap = (float)p->c.softcap,
                                   .causal = p->c.causal,
                                   .window = p->c.window,
+                                  .temperature = (float)p->c.temperature,
+                                  .temperature_length = p->c.temperature_length,
                                   .mask = p->mask,
                                   .q_lengths = p->q_lengths,
                                   .kv_lengths = p->kv_lengths,
@@ -813,6 +818,10 @@ START_TEST(refuses_params)
         {{.scale = INFINITY}, "scale is inf"},
         {{.softcap = -1}, "softcap is -1; 0 (none) or a positive number is needed"},
         {{.softcap = NAN}, "softcap is "},
+        {{.temperature = 1}, "temperature is 1 and temperature_length 0; a length of 1 to"},
+        {{.temperature = INFINITY, .temperature_length = 1}, "temperature is inf"},
+        {{.temperature = 1, .temperature_length = INT64_C(1) << 31},
+         "temperature_length 2147483648; a length of 1 to 2147483647"},
         {{.window = -2, .causal = true}, "window is -2; 0 (none) or a positive number is needed"},
         {{.window = 2}, "window is 2, but causal is not set"},
         {{.mask = mask}, "mask [4,3,6] does not broadcast to [2,4,3,5]"},

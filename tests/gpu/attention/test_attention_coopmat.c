@@ -83,8 +83,11 @@ static void add_options(problem *p, gpu_random *random, int number)
     attention_case *c = &p->c;
     const int64_t mask_shape[] = {c->batch, c->heads, c->q_len, c->kv_len};
     const bool first = number & 1, second = number & 2, third = number & 4;
-    if (first)
+    if (first) {
         c->scale = 0.375;
+        c->temperature = 0.125;
+        c->temperature_length = 30;
+    }
     c->causal = first == second;
     if (c->causal && third)
         c->window = gpu_random_between(random, 1, 90);
@@ -164,6 +167,8 @@ static tsr_attention_params params_of(const problem *p)
     return (tsr_attention_params){.struct_size = sizeof(tsr_attention_params),
                                   .scale = (float)p->c.scale,
                                   .softcap = (float)p->c.softcap,
+                                  .temperature = (float)p->c.temperature,
+                                  .temperature_length = p->c.temperature_length,
                                   .causal = p->c.causal,
                                   .window = p->c.window,
                                   .mask = p->mask,

@@ -1,5 +1,7 @@
 #include "gpu/cpu_drivers/attention/scores.h"
 
+#include <string.h>
+
 #include "base/checked.h"
 #include "shaders/params/vectors.h"
 
@@ -45,6 +47,13 @@ static void add_access(tsr__dispatch *dispatch, tsr__buffer *buffer, bool write)
             write ? tsr__write_buffer(buffer) : tsr__read_buffer(buffer);
 }
 
+static uint32_t bits_of(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
 static uint64_t address_of(const tsr__buffer *buffer)
 {
     return buffer ? buffer->address : 0;
@@ -57,6 +66,7 @@ tsr_status tsr__attention_scores_run(tsr_stream *stream, const tsr__attention_sc
     const uint32_t lanes = device->info.subgroup_size;
     const int64_t unit = tsr__attention_scores_unit(device);
     /* A row has room for at least one unit. */
+    const bool tempered = c->params.temperature != 0;
     const uint32_t most = (uint32_t)(b->row_keys / unit), wanted = units_for(b->keys, unit);
     const uint32_t units = wanted < most ? wanted : most;
     struct tsr_attention_scores_push push = {
@@ -81,13 +91,15 @@ tsr_status tsr__attention_scores_run(tsr_stream *stream, const tsr__attention_sc
     };
     tsr__dispatch dispatch = {
         .shader = b->backward ? TSR__SHADER_ATTENTION_SCORES_GRAD : TSR__SHADER_ATTENTION_SCORES,
-        .spec_count = b->backward ? 8 : 11,
+        .spec_count = 13,
         .spec = {SUBGROUPS * lanes, lanes, units, (uint32_t)b->row_keys, columns_of(b, units, unit),
                  c->params.softcap > 0, b->mask != NULL,
                  b->backward ? b->function
                  : b->first  ? 0
                              : (uint32_t)(b->y_columns / unit),
-                 (uint32_t)b->y_columns, b->lengths != NULL, b->sinks},
+                 b->backward ? 0 : (uint32_t)b->y_columns, b->lengths != NULL, b->sinks,
+                 bits_of(tempered ? c->params.temperature : 0),
+                 tempered ? (uint32_t)c->params.temperature_length : 1},
         .push = &push,
         .push_bytes = sizeof push,
         .groups = {tsr__div_up_u32((uint32_t)b->rows, SUBGROUPS),

@@ -62,7 +62,7 @@ static bool is_plain(const tsr__attention *c)
 {
     const tsr_attention_params *p = &c->params;
     return !p->mask && !p->sinks && !p->pages && !p->q_lengths && !p->kv_lengths &&
-           !(p->softcap > 0) && !(p->window > 0);
+           !(p->softcap > 0) && p->temperature == 0 && !(p->window > 0);
 }
 
 static bool sizes_suit(const tsr__attention *c)
