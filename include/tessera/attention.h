@@ -19,10 +19,10 @@ extern "C" {
 #define TSR_MAX_HEAD_DIM 512
 #define TSR_MAX_HEADS 4096
 
-/* The score of query i and key j is s = scale · Σ_d q[i,d]·k[j,d]; then, with `temperature`, s *= 1 +
- * temperature · ln(1 + ⌊p / temperature_length⌋), where p is the query's position (or 0 if it is
- * negative); then, if softcap is not 0, s = softcap · tanh(s / softcap); then s += mask[i,j]; and −inf
- * if query i does not see key j.
+/* The score of query i and key j is s = scale · Σ_d q[i,d]·k[j,d]; then, with `temperature`, s *= 1
+ * + temperature · ln(1 + ⌊p / temperature_length⌋), where p is the query's position (or 0 if it is
+ * negative); then, if softcap is not 0, s = softcap · tanh(s / softcap); then s += mask[i,j]; and
+ * −inf if query i does not see key j.
  *
  * The lengths of sequence b are q_length = q_lengths[b] and kv_length = kv_lengths[b]; without
  * these tensors they are q_len and kv_len. Only the first q_length queries and the first kv_length

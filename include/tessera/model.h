@@ -204,7 +204,7 @@ typedef struct tsr_model_params {
      * no cache. */
     int64_t context;
     int sequences;         /* 0: 1 */
-    tsr_dtype cache_dtype; /* f32, f16 or bf16; 0: f32 */
+    tsr_dtype cache_dtype; /* f32, f16 or bf16; 0: as in tsr_generator_params */
     /* Called on each rank now and then while weights are read, with the bytes that this rank has
      * read so far and will read in total. NULL: not called. */
     void (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);

@@ -47,8 +47,8 @@ struct tsr_attention_call {
     TSR_UINT causal;
     TSR_UINT window; /* with `causal`, a query sees at most this many keys; 2^31: no limit */
     TSR_FLOAT scale;
-    TSR_FLOAT softcap;    /* 0: none */
-    TSR_FLOAT rope_scale; /* what rotated rows are multiplied by */
+    TSR_FLOAT softcap;     /* 0: none */
+    TSR_FLOAT rope_scale;  /* what rotated rows are multiplied by */
     TSR_FLOAT temperature; /* 0: none */
     TSR_UINT temperature_length;
     /* In memory, three arrays of integers follow this struct: kv_head[heads], the kv head that each

@@ -154,6 +154,10 @@ tsr_status tsr__pair_activate(tsr_stream *stream, const tsr__pair_activation *ca
 
 /* Attention and its cache ---------------------------------------------------------------------- */
 
+/* Returns the dtype in which a cache is best kept: f16 if the device has matrix units for it, so
+ * that these compute the attention of prompts; otherwise f32. */
+tsr_dtype tsr__kv_cache_usual_dtype(const tsr_device *device);
+
 /* Returns the positions that tsr_kv_cache_begin gave for the step; NULL before the first step. */
 tsr_tensor *tsr__kv_cache_positions(const tsr_kv_cache *cache);
 
@@ -188,7 +192,12 @@ tsr_status tsr__kv_cache_append_rotated(tsr_kv_cache *cache, int layer, const ts
  * most 16 queries that read the same kv head; q, k and v have the same dtype and rows of vectors,
  * with a head_dim that is a multiple of 8; `rope` rotates whole rows; and each kv head has a
  * reader. Otherwise, and on CPU drivers, tsr__kv_cache_append_rotated or tsr_kv_cache_append and
- * tsr_attention do it. */
+ * tsr_attention do it.
+ *
+ * If q and y are f32, the cache has 16 bits, and the device has matrix units that can compute the
+ * attention of so many tokens, q is first rounded to the cache's dtype. Probabilities and results
+ * are rounded to it, too: each rounding has a relative error of at most 2^-11 with f16, 2^-8 with
+ * bf16. A query beyond the range of f16 becomes infinite. */
 tsr_status tsr__kv_cache_append_and_attend(tsr_kv_cache *cache, int layer, const tsr_rope *rope,
                                            tsr_tensor *y, tsr_tensor *q, tsr_tensor *k,
                                            const tsr_tensor *v,

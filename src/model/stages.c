@@ -20,8 +20,9 @@ tsr_status tsr__model_connect(tsr_model *m, const tsr_model_params *params)
 
 /* The memory of a model on all ranks --------------------------------------------------------- */
 
-/* The indices of the numbers that a rank sends to the others: its memory in bytes and its rate. */
-enum { MEMORY, RATE, TOLD };
+/* The indices of the numbers that a rank sends to the others: its memory in bytes, its rate, and
+ * whether its device would keep a cache in f16. */
+enum { MEMORY, RATE, NARROW_CACHE, TOLD };
 
 static tsr_status own_memory(const tsr_model *m, const tsr_model_params *params, double *told)
 {
@@ -34,6 +35,7 @@ static tsr_status own_memory(const tsr_model *m, const tsr_model_params *params,
     told[RATE] = partition->kind == TSR_PARTITION_WEIGHTED && partition->rates
                      ? partition->rates[tsr_group_rank(m->group)]
                      : 0;
+    told[NARROW_CACHE] = tsr__kv_cache_usual_dtype(m->device) == TSR_F16;
     return TSR_OK;
 }
 
@@ -62,6 +64,7 @@ tsr_status tsr__model_share_memory(tsr_model *m, const tsr_model_params *params)
     double *stage = tsr__calloc(each, sizeof own), *told = tsr__calloc(ranks, sizeof own);
     m->memory_bytes = tsr__calloc(ranks, sizeof *m->memory_bytes);
     m->rates = tsr__calloc(ranks, sizeof *m->rates);
+    m->cache_dtype = TSR_F16; /* unless one of the ranks would use f32 */
     tsr_status status = stage && told && m->memory_bytes && m->rates ? TSR_OK : TSR_ERR_NO_MEMORY;
     if (status == TSR_OK)
         status = own_memory(m, params, own);
@@ -70,6 +73,8 @@ tsr_status tsr__model_share_memory(tsr_model *m, const tsr_model_params *params)
     for (size_t r = 0; status == TSR_OK && r < ranks; r++) {
         m->memory_bytes[r] = (uint64_t)told[r * TOLD + MEMORY];
         m->rates[r] = told[r * TOLD + RATE];
+        if (told[r * TOLD + NARROW_CACHE] == 0)
+            m->cache_dtype = TSR_F32;
     }
     tsr__free(stage);
     tsr__free(told);
@@ -112,7 +117,7 @@ static tsr_status describe(const tsr_model *m, const tsr_model_params *params,
         .partition = partition,
         .context = capped ? m->config->context : params->context,
         .sequences = params->sequences,
-        .cache_dtype = params->cache_dtype,
+        .cache_dtype = params->cache_dtype == 0 ? m->cache_dtype : params->cache_dtype,
         .stages = stages,
         .stage_layers = params->stage_layers,
         .stage_rates = params->stage_rates,

@@ -1,6 +1,8 @@
 /* Attention of a step's tokens with the keys and values in the cache. */
 #include "base/struct_size.h"
 #include "gpu/attention/call.h"
+#include "gpu/device/coopmat.h"
+#include "gpu/device/device.h"
 #include "gpu/internal.h"
 #include "gpu/kv_cache/kv_cache.h"
 #include "tensor/check.h"
@@ -49,6 +51,62 @@ tsr_status tsr_kv_cache_attention(tsr_kv_cache *cache, int layer, tsr_tensor *y,
     return tsr_attention(cache->params.stream, y, lse, q, &step.k, &step.v, &step.params);
 }
 
+/* With matrix units --------------------------------------------------------------------------- */
+
+tsr_dtype tsr__kv_cache_usual_dtype(const tsr_device *device)
+{
+    return !device->traits.not_a_chip && tsr__coopmat_used(device, TSR_F16) ? TSR_F16 : TSR_F32;
+}
+
+/* True if matrix units can compute the attention of f32 queries after these have been rounded to
+ * the cache's dtype. */
+static bool narrows(const tsr_kv_cache *cache, const cached *step, const tsr_tensor *q,
+                    const tsr_tensor *y)
+{
+    const tsr_dtype dtype = step->k.layout.dtype;
+    const int64_t *shape = q->layout.shape;
+    tsr_tensor narrow_q = *q, narrow_y = *y;
+    if (dtype == TSR_F32 || q->layout.dtype != TSR_F32 || y->layout.dtype != TSR_F32 ||
+        tsr_layout_count(&q->layout) == 0)
+        return false;
+    narrow_q.layout.dtype = narrow_y.layout.dtype = dtype;
+    const tsr__attention call = {.stream = cache->params.stream,
+                                 .y = &narrow_y,
+                                 .q = &narrow_q,
+                                 .k = &step->k,
+                                 .v = &step->v,
+                                 .params = step->params,
+                                 .batch = shape[0],
+                                 .heads = shape[1],
+                                 .q_len = shape[2],
+                                 .head_dim = shape[3],
+                                 .value_dim = step->v.layout.shape[3]};
+    return tsr__attention_coopmat_suits(
+        &(tsr__attention_pass){.call = &call, .kind = TSR_ATTENTION_FORWARD, .out = &narrow_y});
+}
+
+/* Computes attention by tensors of the cache's dtype. */
+static tsr_status attend_narrow(const tsr_kv_cache *cache, const cached *step, const tsr_tensor *q,
+                                tsr_tensor *y)
+{
+    tsr_stream *stream = cache->params.stream;
+    tsr_device *device = tsr_stream_device(stream);
+    const tsr_dtype dtype = step->k.layout.dtype;
+    tsr_tensor *narrow_q = NULL, *narrow_y = NULL;
+    tsr_status status = tsr_tensor_create(device, dtype, 4, q->layout.shape, &narrow_q);
+    if (status == TSR_OK)
+        status = tsr_tensor_create(device, dtype, 4, y->layout.shape, &narrow_y);
+    if (status == TSR_OK)
+        status = tsr_copy(stream, narrow_q, q);
+    if (status == TSR_OK)
+        status = tsr_attention(stream, narrow_y, NULL, narrow_q, &step->k, &step->v, &step->params);
+    if (status == TSR_OK)
+        status = tsr_copy(stream, y, narrow_y);
+    tsr_tensor_destroy(&narrow_q);
+    tsr_tensor_destroy(&narrow_y);
+    return status;
+}
+
 tsr_status tsr__kv_cache_append_and_attend(tsr_kv_cache *cache, int layer, const tsr_rope *rope,
                                            tsr_tensor *y, tsr_tensor *q, tsr_tensor *k,
                                            const tsr_tensor *v, const tsr_attention_params *params)
@@ -75,5 +133,7 @@ tsr_status tsr__kv_cache_append_and_attend(tsr_kv_cache *cache, int layer, const
         return TSR_OK;
     TSR__TRY(rope ? tsr__kv_cache_append_rotated(cache, layer, rope, q, k, v)
                   : tsr_kv_cache_append(cache, layer, k, v));
+    if (narrows(cache, &step, q, y))
+        return attend_narrow(cache, &step, q, y);
     return tsr_attention(cache->params.stream, y, NULL, q, &step.k, &step.v, &step.params);
 }

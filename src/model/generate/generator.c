@@ -119,6 +119,8 @@ static tsr_status check_params(tsr_generator_params *p)
                  TSR_GENERATOR_MAX_AHEAD);
     if (!p->logits)
         p->logits_positions = 0;
+    if (p->cache_dtype == 0)
+        p->cache_dtype = p->model->cache_dtype;
     return TSR_OK;
 }
 

@@ -83,8 +83,7 @@ static tsr_status differ(const tsr_generator *g, tsr__same what)
                          "%d, context %" PRId64 ", cache_tokens %" PRId64 ", cache_dtype %s, "
                          "prefill %" PRId64 ", logits_positions %" PRId64
                          ", log_probabilities %d, piece %" PRId64 ", prefix_cache %d",
-                         p->sequences, p->context, p->cache_tokens,
-                         tsr_dtype_name(p->cache_dtype == (tsr_dtype)0 ? TSR_F32 : p->cache_dtype),
+                         p->sequences, p->context, p->cache_tokens, tsr_dtype_name(p->cache_dtype),
                          p->prefill, p->logits_positions, p->log_probabilities, p->piece,
                          p->prefix_cache);
     case TSR__SAME_PROMPTS:
