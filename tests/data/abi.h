@@ -246,6 +246,8 @@ typedef struct tsr_attention_params {
     const int32_t *kv_head;
     const tsr_tensor *sinks;
     tsr_tensor *dsinks;
+    float temperature;
+    int64_t temperature_length;
 } tsr_attention_params;
 TSR_API tsr_status tsr_attention(tsr_stream *stream, tsr_tensor *y, tsr_tensor *lse,
                                                const tsr_tensor *q, const tsr_tensor *k,
@@ -727,7 +729,10 @@ TSR_API tsr_status tsr_chat_format_of(const tsr_tokenizer *tokenizer,
 typedef enum tsr_chat_role {
     TSR_CHAT_SYSTEM = 0,
     TSR_CHAT_USER = 1,
-    TSR_CHAT_ASSISTANT = 2
+    TSR_CHAT_ASSISTANT = 2,
+    TSR_CHAT_TOOLS = 3,
+    TSR_CHAT_CALLS = 4,
+    TSR_CHAT_RESULT = 5
 } tsr_chat_role;
 typedef struct tsr_chat_message {
     size_t struct_size;
@@ -1508,6 +1513,9 @@ TSR_API tsr_status tsr_model_file_open(const char *path, tsr_model_file **out);
 TSR_API tsr_status tsr_model_file_open_random(const tsr_model_config *config,
                                                             tsr_dtype dtype, uint64_t seed,
                                                             tsr_model_file **out);
+TSR_API tsr_status tsr_model_file_open_weights(const char *path,
+                                                             const tsr_model_config *config,
+                                                             tsr_model_file **out);
 TSR_API void tsr_model_file_close(tsr_model_file **file);
 TSR_API const tsr_model_config *tsr_model_file_config(const tsr_model_file *file);
 TSR_API tsr_status tsr_model_file_open_tokenizer(const tsr_model_file *file,
@@ -1669,6 +1677,37 @@ typedef struct tsr_fsdp_memory {
     uint64_t replica_bytes;
 } tsr_fsdp_memory;
 TSR_API tsr_status tsr_fsdp_get_memory(const tsr_fsdp *model, tsr_fsdp_memory *out);
+typedef enum tsr_grammar_kind {
+    TSR_GRAMMAR_GBNF = 0,
+    TSR_GRAMMAR_JSON_SCHEMA = 1
+} tsr_grammar_kind;
+typedef struct tsr_grammar tsr_grammar;
+typedef struct tsr_grammar_params {
+    size_t struct_size;
+    const tsr_tokenizer *tokenizer;
+    const char *text;
+    size_t size_bytes;
+    tsr_grammar_kind kind;
+} tsr_grammar_params;
+TSR_API tsr_status tsr_grammar_create(const tsr_grammar_params *params,
+                                                    tsr_grammar **out);
+TSR_API void tsr_grammar_destroy(tsr_grammar **grammar);
+typedef struct tsr_grammar_state tsr_grammar_state;
+TSR_API tsr_status tsr_grammar_state_create(tsr_grammar *grammar,
+                                                          const tsr_grammar_state *from,
+                                                          tsr_grammar_state **out);
+TSR_API void tsr_grammar_state_destroy(tsr_grammar_state **state);
+TSR_API tsr_status tsr_grammar_state_add(tsr_grammar_state *state, int32_t token);
+TSR_API tsr_status tsr_grammar_state_add_text(tsr_grammar_state *state,
+                                                            const void *text, size_t size_bytes);
+typedef enum tsr_grammar_end {
+    TSR_GRAMMAR_INCOMPLETE = 0,
+    TSR_GRAMMAR_MAY_END = 1,
+    TSR_GRAMMAR_MUST_END = 2
+} tsr_grammar_end;
+TSR_API tsr_grammar_end tsr_grammar_state_end(const tsr_grammar_state *state);
+TSR_API tsr_status tsr_grammar_state_mask(tsr_grammar_state *state, int64_t count,
+                                                        uint32_t *mask);
 typedef struct tsr_logit_bias {
     int32_t token;
     float bias;
@@ -1732,6 +1771,7 @@ typedef struct tsr_sequence_params {
    _Bool 
         log_probabilities;
     int top_log_probabilities;
+    const tsr_grammar_state *grammar;
 } tsr_sequence_params;
 TSR_API tsr_status tsr_generator_add(tsr_generator *generator,
                                                    const tsr_sequence_params *params, int *out);
@@ -1744,7 +1784,9 @@ typedef enum tsr_finish {
     TSR_FINISH_TOKEN = 1,
     TSR_FINISH_MAX_TOKENS = 2,
     TSR_FINISH_CONTEXT = 3,
-    TSR_FINISH_INTERRUPT = 4
+    TSR_FINISH_INTERRUPT = 4,
+    TSR_FINISH_GRAMMAR = 5,
+    TSR_FINISH_STUCK = 6
 } tsr_finish;
 TSR_API const char *tsr_finish_name(tsr_finish finish);
 typedef struct tsr_generated {
@@ -1770,37 +1812,6 @@ typedef struct tsr_generator_stats {
 } tsr_generator_stats;
 TSR_API tsr_status tsr_generator_get_stats(const tsr_generator *generator,
                                                          tsr_generator_stats *out);
-typedef enum tsr_grammar_kind {
-    TSR_GRAMMAR_GBNF = 0,
-    TSR_GRAMMAR_JSON_SCHEMA = 1
-} tsr_grammar_kind;
-typedef struct tsr_grammar tsr_grammar;
-typedef struct tsr_grammar_params {
-    size_t struct_size;
-    const tsr_tokenizer *tokenizer;
-    const char *text;
-    size_t size_bytes;
-    tsr_grammar_kind kind;
-} tsr_grammar_params;
-TSR_API tsr_status tsr_grammar_create(const tsr_grammar_params *params,
-                                                    tsr_grammar **out);
-TSR_API void tsr_grammar_destroy(tsr_grammar **grammar);
-typedef struct tsr_grammar_state tsr_grammar_state;
-TSR_API tsr_status tsr_grammar_state_create(tsr_grammar *grammar,
-                                                          const tsr_grammar_state *from,
-                                                          tsr_grammar_state **out);
-TSR_API void tsr_grammar_state_destroy(tsr_grammar_state **state);
-TSR_API tsr_status tsr_grammar_state_add(tsr_grammar_state *state, int32_t token);
-TSR_API tsr_status tsr_grammar_state_add_text(tsr_grammar_state *state,
-                                                            const void *text, size_t size_bytes);
-typedef enum tsr_grammar_end {
-    TSR_GRAMMAR_INCOMPLETE = 0,
-    TSR_GRAMMAR_MAY_END = 1,
-    TSR_GRAMMAR_MUST_END = 2
-} tsr_grammar_end;
-TSR_API tsr_grammar_end tsr_grammar_state_end(const tsr_grammar_state *state);
-TSR_API tsr_status tsr_grammar_state_mask(tsr_grammar_state *state, int64_t count,
-                                                        uint32_t *mask);
 typedef struct tsr_kernel tsr_kernel;
 typedef struct tsr_kernel_params {
     size_t struct_size;
@@ -2425,8 +2436,7 @@ TSR_API tsr_status tsr_stack_shard(tsr_stack *stack, const tsr_fsdp_params *para
 TSR_API tsr_status tsr_stack_reshard(tsr_stack *stack, const tsr_fsdp_params *params);
 TSR_API tsr_status tsr_stack_add_to(tsr_stack *stack, tsr_optimizer *optimizer);
 TSR_API tsr_status tsr_stack_reduce_tied(tsr_stack *stack, tsr_pipeline *pipeline);
-TSR_API tsr_status tsr_stack_check(const tsr_model_config *config, const char *path);
-TSR_API tsr_status tsr_stack_load(tsr_stack *stack, const char *path);
+TSR_API tsr_status tsr_stack_load(tsr_stack *stack, const tsr_model_file *file);
 TSR_API tsr_status tsr_stack_save(tsr_stack *stack, const char *path,
                                                 tsr_comm *stages);
 typedef struct tsr_stack_saved tsr_stack_saved;

@@ -114,10 +114,10 @@ void tsr__stream_return_scratch(tsr_stream *stream, const tsr__buffer *buffer);
 tsr_status tsr__stream_idle_scratch(tsr_stream *stream, uint64_t size_bytes, tsr__buffer **out);
 
 /* Copies `data` to device memory immediately, without a command. Commands that are recorded later
- * can read it: *out is the range, whose address is a multiple of 16. Nothing may write to it. The
- * range lasts until the batches that read it are complete, so those commands must be recorded
- * before the next call of this function. out->buffer is NULL if the host does not reach the
- * device's memory or there are more than 64 KiB, for an atomic operation in total: what its
+ * can read it, and write to it if they declare that: *out is the range, whose address is a multiple
+ * of 16. The range lasts until the batches that read it are complete, so those commands must be
+ * recorded before the next call of this function. out->buffer is NULL if the host does not reach
+ * the device's memory or there are more than 64 KiB, for an atomic operation in total: what its
  * preflight has reserved is enough for the operation. */
 tsr_status tsr__stream_post(tsr_stream *stream, const void *data, uint64_t size_bytes,
                             tsr__access *out) TSR_NODISCARD;
