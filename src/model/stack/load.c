@@ -79,7 +79,7 @@ static tsr_status load_experts(loading *l, const tsr__stack_parameter *p,
         const uint64_t from = tsr__max_u64(start, e * each), to = tsr__min_u64(end, (e + 1) * each);
         tsr_fsdp_shard own = *shard;
         tsr__weight weight;
-        TSR__TRY(tsr__weight_find_expert(&l->weights, p->layer, p->ours,
+        TSR__TRY(tsr__weight_find_expert(l->weights, p->layer, p->ours,
                                          part->first_expert + (int64_t)e, &weight));
         own.range = (tsr_shard_range){.start = from - e * each, .count = to - from};
         TSR__TRY(tsr_tensor_slice(shard->value, 0, (int64_t)(from - start), (int64_t)(to - start),
