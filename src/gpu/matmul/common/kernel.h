@@ -63,8 +63,8 @@ typedef struct tsr__matmul_config {
     uint32_t vendor_id; /* the only vendor on whose devices the configuration runs; 0: all */
     /* the number of steps whose tiles are in shared memory at the same time: 2, or 0 for one */
     uint32_t buffers;
-    uint32_t steps;    /* the number of steps that the main loop unrolls; 0: the shader decides */
-    uint32_t band;     /* BAND of matmul_tile.glsl; 0: 8 */
+    uint32_t steps; /* the number of steps that the main loop unrolls; 0: the shader decides */
+    uint32_t band;  /* BAND of matmul_tile.glsl; 0: 8 */
     /* the number of workgroups that a processor has room for, by registers and shared memory; 0:
      * unknown */
     uint32_t resident;

@@ -114,9 +114,9 @@ tsr__matmul_fragment tsr__matmul_fragment_for(const tsr__matmul_config *config,
  * coopmat-xl spills (Mesa's compiler for NVIDIA). */
 #define LOADED_MAX 64
 
-/* Sets variant->depth to the largest BK, that of the configuration or a part of it, for which shared
- * memory has room for the tiles of all terms, on AMD's GPUs of two workgroups. A subgroup then
- * stores only one fragment at a time if it must. */
+/* Sets variant->depth to the largest BK, that of the configuration or a part of it, for which
+ * shared memory has room for the tiles of all terms, on AMD's GPUs of two workgroups. A subgroup
+ * then stores only one fragment at a time if it must. */
 static void set_depth(const tsr__matmul_config *config, const tsr__matmul_device *device,
                       tsr__matmul_variant *variant)
 {
