@@ -103,7 +103,7 @@ static tsr_status read_utf8(reader *r, uint32_t *out)
                      : first < 0xf0 ? 2
                      : first < 0xf5 ? 3
                                     : -1;
-    uint32_t value = more == 0 ? first : first & (0x3fU >> more);
+    uint32_t value = more <= 0 ? first : first & (0x3fU >> more);
     bool valid = more >= 0 && r->size - r->at > (size_t)more;
     for (int i = 1; valid && i <= more; i++) {
         const unsigned char byte = (unsigned char)r->text[r->at + (size_t)i];
