@@ -1,7 +1,6 @@
 /* The bodies of requests: checks all members, and encodes messages and prompts. */
 #include <inttypes.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -12,41 +11,6 @@
 #define MOST_STOPS 16
 #define MOST_CHOICES 128
 #define MOST_BIASES 1024
-
-/* Replaces each byte that is not UTF-8, such as those of a path, or of a name that was cut
- * short. */
-static void make_utf8(char *text)
-{
-    const size_t size = strlen(text);
-    for (size_t at = 0, length; at < size; at += length) {
-        length = 1;
-        while (length < 4 && length < size - at && !serve_is_utf8(text + at, length))
-            length++;
-        if (!serve_is_utf8(text + at, length)) {
-            text[at] = '?';
-            length = 1;
-        }
-    }
-}
-
-void serve_copy_utf8(char *to, size_t size, const char *text)
-{
-    snprintf(to, size, "%s", text);
-    make_utf8(to);
-}
-
-void serve_refuse(serve_problem *problem, unsigned status, const char *parameter,
-                  const char *format, ...)
-{
-    va_list arguments;
-    problem->status = status;
-    snprintf(problem->parameter, sizeof problem->parameter, "%s", parameter);
-    va_start(arguments, format);
-    vsnprintf(problem->message, sizeof problem->message, format, arguments);
-    va_end(arguments);
-    make_utf8(problem->parameter);
-    make_utf8(problem->message);
-}
 
 /* Refuses a request with the sentence of the library's last error. */
 static bool refuse_by_library(serve_problem *problem, unsigned status, const char *parameter)
@@ -322,28 +286,6 @@ static bool check_model(const serve_server *server, const json_t *value, serve_p
 }
 
 /* Messages ------------------------------------------------------------------------------------- */
-
-/* Parts of a list are {"type": "text", "text": …}. */
-char *serve_content_text(const json_t *content)
-{
-    serve_text text = {0};
-    serve_text_add(&text, "", 0);
-    if (json_is_string(content))
-        serve_text_add(&text, json_string_value(content), json_string_length(content));
-    for (size_t i = 0; json_is_array(content) && i < json_array_size(content); i++) {
-        const json_t *part = json_array_get(content, i), *type = json_object_get(part, "type"),
-                     *value = json_object_get(part, "text");
-        if (!json_is_string(type) || strcmp(json_string_value(type), "text") != 0 ||
-            !json_is_string(value)) {
-            serve_text_finish(&text);
-            return NULL;
-        }
-        serve_text_add(&text, json_string_value(value), json_string_length(value));
-    }
-    if (!json_is_string(content) && !json_is_array(content))
-        serve_text_finish(&text);
-    return text.data;
-}
 
 static bool read_role(const char *name, tsr_chat_role *out)
 {

@@ -1,4 +1,7 @@
-/* Texts that grow, of which the server makes its answers. */
+/* Texts of requests and answers: texts that grow, valid UTF-8, the content of a message, and
+ * sentences about refused requests. */
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,4 +42,61 @@ void serve_text_finish(serve_text *text)
 {
     free(text->data);
     *text = (serve_text){0};
+}
+
+/* Replaces each byte that is not UTF-8, such as those of a path, or of a name that was cut
+ * short. */
+static void make_utf8(char *text)
+{
+    const size_t size = strlen(text);
+    for (size_t at = 0, length; at < size; at += length) {
+        length = 1;
+        while (length < 4 && length < size - at && !serve_is_utf8(text + at, length))
+            length++;
+        if (!serve_is_utf8(text + at, length)) {
+            text[at] = '?';
+            length = 1;
+        }
+    }
+}
+
+void serve_copy_utf8(char *to, size_t size, const char *text)
+{
+    snprintf(to, size, "%s", text);
+    make_utf8(to);
+}
+
+void serve_refuse(serve_problem *problem, unsigned status, const char *parameter,
+                  const char *format, ...)
+{
+    va_list arguments;
+    problem->status = status;
+    snprintf(problem->parameter, sizeof problem->parameter, "%s", parameter);
+    va_start(arguments, format);
+    vsnprintf(problem->message, sizeof problem->message, format, arguments);
+    va_end(arguments);
+    make_utf8(problem->parameter);
+    make_utf8(problem->message);
+}
+
+/* Parts of a list are {"type": "text", "text": …}. */
+char *serve_content_text(const json_t *content)
+{
+    serve_text text = {0};
+    serve_text_add(&text, "", 0);
+    if (json_is_string(content))
+        serve_text_add(&text, json_string_value(content), json_string_length(content));
+    for (size_t i = 0; json_is_array(content) && i < json_array_size(content); i++) {
+        const json_t *part = json_array_get(content, i), *type = json_object_get(part, "type"),
+                     *value = json_object_get(part, "text");
+        if (!json_is_string(type) || strcmp(json_string_value(type), "text") != 0 ||
+            !json_is_string(value)) {
+            serve_text_finish(&text);
+            return NULL;
+        }
+        serve_text_add(&text, json_string_value(value), json_string_length(value));
+    }
+    if (!json_is_string(content) && !json_is_array(content))
+        serve_text_finish(&text);
+    return text.data;
 }
