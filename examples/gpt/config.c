@@ -28,6 +28,23 @@ void gpt_config_add_biases(gpt_config *config)
     config->layer.qkv_bias = config->layer.output_bias = config->layer.mlp_bias = true;
 }
 
+void gpt_config_add_experts(gpt_config *config, int count, int used, bool biased)
+{
+    config->experts = (tsr_model_experts){
+        .struct_size = sizeof config->experts,
+        .count = count,
+        .used = used,
+        .hidden = config->layer.hidden,
+        .gating = biased ? TSR_GATING_SIGMOID : TSR_GATING_SOFTMAX,
+        .normalise = true,
+        .choice_bias = biased,
+        .activation = TSR_EXPERT_SWIGLU,
+    };
+    config->layer.experts = &config->experts;
+    config->layer.qk_norm = TSR_QK_NORM_HEADS;
+    config->model.architecture = biased ? "glm4_moe" : "qwen3_moe";
+}
+
 /* Appends text to `text`, which has `size` bytes. */
 #if defined(__GNUC__)
 __attribute__((format(printf, 3, 4)))
@@ -61,6 +78,10 @@ static void describe_llama(const gpt_config *c, size_t size, char *text)
             append(text, size, ", %lld per head", (long long)l->head_dim);
         if (l->window)
             append(text, size, ", a window of %lld", (long long)l->window);
+        if (l->experts)
+            append(text, size, ", %lld experts of %lld, %lld used%s", (long long)l->experts->count,
+                   (long long)l->experts->hidden, (long long)l->experts->used,
+                   l->experts->choice_bias ? ", chosen with biases" : "");
     }
     append(text, size, "%s", c->model.tied ? ", tied" : "");
 }
@@ -153,6 +174,11 @@ bool gpt_config_check(const gpt_config *config, char *error, size_t error_size)
     if (l->head_dim == 0 && m->width % l->heads != 0)
         snprintf(error, error_size, "a width of %lld does not divide over %lld heads",
                  (long long)m->width, (long long)l->heads);
+    else if (l->experts && (l->experts->used < 1 || l->experts->used > l->experts->count))
+        snprintf(error, error_size, "a token cannot use %lld of %lld experts",
+                 (long long)l->experts->used, (long long)l->experts->count);
+    else if (l->experts && !llama)
+        snprintf(error, error_size, "experts need the style llama");
     else if (l->heads % l->kv_heads != 0)
         snprintf(error, error_size, "%lld heads do not divide over %lld key/value heads",
                  (long long)l->heads, (long long)l->kv_heads);
@@ -174,6 +200,7 @@ void gpt_config_complete(gpt_config *config)
     tsr_model_layer *l = &config->layer;
     if (config->model.kinds != config->kinds) /* a given model is complete */
         return;
+    config->experts.hidden = l->hidden;
     if (l->head_dim == 0)
         l->head_dim = config->model.width / l->heads;
     if (l->rope && config->rope.rotary_dim == 0)
@@ -229,12 +256,32 @@ static void read_size(reader *r, const json_t *object, const char *key, int64_t 
     *out = value;
 }
 
+/* Reads the experts of a recorded run, and how their loads are balanced. */
+static void read_experts(reader *r, const json_t *root, gpt_config *config, gpt_training *training)
+{
+    const json_t *model = json_object_get(root, "config"), *moe = json_object_get(root, "moe");
+    const char *routing = json_string_value(json_object_get(moe, "routing"));
+    int count = 0, used = 0;
+    read_int(r, model, "n_expert", 1, &count);
+    read_int(r, model, "n_expert_used", 1, &used);
+    read_size(r, model, "expert_inter", &config->layer.hidden);
+    read_size(r, model, "head_dim", &config->layer.head_dim);
+    if (!routing || (strcmp(routing, "softmax") != 0 && strcmp(routing, "sigmoid") != 0))
+        fail_at(r, "routing", "is neither softmax nor sigmoid");
+    gpt_config_add_experts(config, count, used, routing && strcmp(routing, "sigmoid") == 0);
+    read_number(r, moe, "route_scale", &config->experts.scale);
+    read_number(r, moe, "aux_coef", &training->balance);
+    read_number(r, moe, "gamma", &training->bias_rate);
+}
+
 /* Reads the members of a recorded run. */
 static void read_run(reader *r, const json_t *root, gpt_config *config, gpt_training *training)
 {
     const json_t *model = json_object_get(root, "config"),
                  *how = json_object_get(root, "optimizer");
-    gpt_style style = json_object_get(model, "inter") ? GPT_STYLE_LLAMA : GPT_STYLE_GPT2;
+    const bool has_experts = json_object_get(model, "n_expert") != NULL;
+    gpt_style style =
+        has_experts || json_object_get(model, "inter") ? GPT_STYLE_LLAMA : GPT_STYLE_GPT2;
     tsr_model_layer *layer = &config->layer;
     int seed = 0;
     gpt_config_default(style, config);
@@ -245,6 +292,8 @@ static void read_run(reader *r, const json_t *root, gpt_config *config, gpt_trai
     read_size(r, model, "n_embd", &config->model.width);
     layer->hidden = 4 * config->model.width;
     read_size(r, model, "inter", &layer->hidden);
+    if (has_experts)
+        read_experts(r, root, config, training);
     read_int(r, model, "block", 1, &config->block);
     read_number(r, model, "eps", &config->model.norm_epsilon);
     read_number(r, model, "theta", &config->rope.theta);
@@ -299,6 +348,10 @@ static bool read_model(const char *path, gpt_config *config, char *error, size_t
                                .layer = *model->kinds[0],
                                .kinds = {&config->layer},
                                .block = (int)model->context};
+        if (config->layer.experts) {
+            config->experts = *config->layer.experts;
+            config->layer.experts = &config->experts;
+        }
         if (config->layer.rope) {
             config->rope = *config->layer.rope;
             config->layer.rope = &config->rope;

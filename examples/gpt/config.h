@@ -20,6 +20,7 @@ typedef struct gpt_config {
     tsr_model_layer layer;           /* of a new model, whose layers are all equal */
     const tsr_model_layer *kinds[1]; /* to `layer` */
     tsr_rope_params rope;            /* of `layer` */
+    tsr_model_experts experts;       /* of `layer`, if it has experts */
     int block;            /* the most tokens that attention sees; at most the model's context */
     tsr_model_file *file; /* from which the model was read; NULL: none */
 } gpt_config;
@@ -32,7 +33,9 @@ typedef struct gpt_training {
     double learning_rate, min_learning_rate;
     int warmup_steps, decay_steps;
     double beta1, beta2, eps, weight_decay;
-    double clip; /* the largest norm of the gradient; 0: it is not clipped */
+    double clip;      /* the largest norm of the gradient; 0: it is not clipped */
+    double balance;   /* the factor of the loss that balances the loads of experts */
+    double bias_rate; /* how much biases for the choice of experts change in a step */
     double dropout;
 } gpt_training;
 
@@ -76,6 +79,11 @@ void gpt_config_default(gpt_style style, gpt_config *out);
 void gpt_config_finish(gpt_config *config);
 gpt_style gpt_config_style(const gpt_config *config);
 gpt_training gpt_training_default(void);
+
+/* Replaces MLPs by mixtures of `count` experts, with the MLP's size, of which a token uses `used`.
+ * With `biased`, experts are chosen as in DeepSeek-V3: by sigmoids and biases that training changes
+ * against unequal loads; otherwise as in Qwen3-MoE. The style must be llama. */
+void gpt_config_add_experts(gpt_config *config, int count, int used, bool biased);
 
 /* Gives biases to all norms and linear layers except for the head. */
 void gpt_config_add_biases(gpt_config *config);

@@ -35,14 +35,18 @@ struct gpt_given_option {
 
 static const gpt_given_option options[] = {
     {"accumulate", GPT_GIVEN_TRAINING, COUNT, AT(accumulate), 1, 1 << 12},
+    {"balance", GPT_GIVEN_TRAINING, NUMBER, AT(balance), 0, 0},
     {"batch", GPT_GIVEN_TRAINING, COUNT, AT(batch), 1, 1 << 16},
     {"bias", GPT_GIVEN_SHAPE, FLAG, AT(bias), 0, 0},
+    {"bias-rate", GPT_GIVEN_TRAINING, NUMBER, AT(bias_rate), 0, 0},
     {"block", GPT_GIVEN_SHAPE, SIZE, AT(block), 1, MAX_WIDTH},
     {"clip", GPT_GIVEN_TRAINING, NUMBER, AT(clip), 0, 0},
     {"config", GPT_GIVEN_FILES, STRING, AT(config), 0, 0},
     {"decay", GPT_GIVEN_TRAINING, COUNT, AT(decay), 0, 1 << 30},
     {"dropout", GPT_GIVEN_TRAINING, NUMBER, AT(dropout), 0, 0},
     {"dtype", GPT_GIVEN_SHAPE, DTYPE, AT(dtype), 0, 0},
+    {"experts", GPT_GIVEN_SHAPE, SIZE, AT(experts), 1, 1024},
+    {"experts-used", GPT_GIVEN_SHAPE, SIZE, AT(experts_used), 1, 32},
     {"heads", GPT_GIVEN_SHAPE, SIZE, AT(heads), 1, 4096},
     {"inner", GPT_GIVEN_SHAPE, SIZE, AT(inner), 1, MAX_WIDTH},
     {"kv-heads", GPT_GIVEN_SHAPE, SIZE, AT(kv_heads), 1, 4096},
@@ -75,7 +79,9 @@ gpt_given gpt_given_none(void)
                        .min_learning_rate = -1,
                        .weight_decay = -1,
                        .clip = -1,
-                       .dropout = -1};
+                       .dropout = -1,
+                       .balance = -1,
+                       .bias_rate = -1};
 }
 
 const gpt_given_option *gpt_given_find(const char *name)

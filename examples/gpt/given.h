@@ -14,6 +14,8 @@ typedef struct gpt_given {
     bool bias;
     int dtype; /* a tsr_dtype, or 0 */
     int layers, heads, kv_heads, width, inner, block;
+    int experts, experts_used;
+    double balance, bias_rate;
     int batch, accumulate, steps, warmup, decay;
     double learning_rate, min_learning_rate, weight_decay, clip, dropout;
     bool is_seed_given;

@@ -125,7 +125,7 @@ static void report_step(run *r, double loss, double norm)
     if (r->job.rank != 0)
         return;
     if (r->log)
-        report_json_step(r->log, r->step - 1, loss, norm, r->job.ranks);
+        report_json_step(r->log, r->step - 1, loss, norm, r->job.ranks, &r->model);
     if (r->step % 50 == 0)
         report_progress(r->step, r->options.training.steps, loss, &r->pace);
 }
@@ -282,7 +282,7 @@ static bool continue_log(run *r)
             last = step;
     fseek(r->log, 0, SEEK_END);
     if (last < r->step - 1 && r->step > r->done.first_step)
-        report_json_step(r->log, r->step - 1, r->last_loss, r->last_norm, r->job.ranks + 1);
+        report_json_step(r->log, r->step - 1, r->last_loss, r->last_norm, r->job.ranks + 1, NULL);
     return true;
 }
 

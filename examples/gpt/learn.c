@@ -2,13 +2,14 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "model.h"
+#include "experts.h"
 
 /* The results of a forward pass that the backward pass needs. */
 typedef struct passage {
     tsr_stack_saved *saved;
     tsr_layer_saved *head;
     tsr_tensor *logits; /* last stage: [rows, tokens, classes of this rank] */
+    gpt_choices choices;
 } passage;
 
 static void passage_finish(passage *p)
@@ -16,6 +17,7 @@ static void passage_finish(passage *p)
     tsr_stack_saved_destroy(&p->saved);
     tsr_layer_saved_destroy(&p->head);
     tsr_tensor_destroy(&p->logits);
+    experts_forget(&p->choices);
 }
 
 /* Makes the forward pass of this stage: from x, or in the first stage from `tokens`, to the
@@ -126,6 +128,7 @@ static tsr_status learn_forward(void *user, int number, const tsr_tensor *x, tsr
     passage *p = &l->passages[number];
     TRY(set_dropout(self, number, true));
     TRY(forward(self, l->batches[number].x, x, true, p, y));
+    TRY(experts_count(self, p->saved, &p->choices));
     /* `dlogits` can be overwritten: the last stage makes the backward pass of a micro-batch right
      * after its forward pass. */
     return self->is_last ? sum_losses(self, p, l->batches[number].y, number > 0, self->dlogits)
@@ -137,6 +140,7 @@ static tsr_status learn_backward(void *user, int number, const tsr_tensor *dy, t
     learning *l = user;
     passage *p = &l->passages[number];
     tsr_tensor *dlogits = NULL;
+    TRY(experts_balance(l->model, &p->choices, number == 0));
     if (l->model->is_last)
         TRY(tsr_tensor_reshape(l->model->dlogits, 3, tsr_tensor_layout(p->logits)->shape,
                                &dlogits));
@@ -232,6 +236,7 @@ tsr_status model_update(gpt_model *self, double *loss, double *grad_norm, bool *
     }
     double rate = tsr_schedule_rate(schedule, tsr_optimizer_steps(self->optimizer));
     TRY(tsr_optimizer_step(self->optimizer, (float)rate));
+    TRY(experts_shift(self));
     return tsr_optimizer_zero_grad(self->optimizer);
 }
 

@@ -1,4 +1,4 @@
-#include "model.h"
+#include "experts.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -148,7 +148,7 @@ static tsr_status create_losses(gpt_model *self)
         return TSR_OK;
     TRY(tsr_tensor_create(device, TSR_F32, 1, &rows, &self->losses));
     TRY(tsr_tensor_create(device, TSR_F32, 1, &one, &self->loss_sum));
-    if (self->job->ranks == 1 && !self->is_elastic)
+    if (self->job->ranks == 1 && !self->is_elastic && self->experts == 0)
         TRY(tsr_tensor_create_host(device, TSR_F32, 1, &one, &self->loss_seen));
     TRY(tsr_stack_get_info(self->stack, &info));
     return tsr_tensor_create(device, self->dtype, 2, (int64_t[]){rows, info.logits},
@@ -162,6 +162,7 @@ tsr_status model_init(gpt_model *self, const gpt_model_params *params)
                         .training = *params->training,
                         .dtype = params->dtype,
                         .is_elastic = params->elastic};
+    TRY(experts_init(self));
     TRY(divide_blocks(self, params->stages));
     TRY(create_layers(self, params));
     TRY(shard(self, params->strategy, params->job->joined));
@@ -192,5 +193,6 @@ void model_finish(gpt_model *self)
     forget_ranks(self);
     tsr_stack_destroy(&self->stack);
     tsr_pipeline_destroy(&self->pipeline);
+    experts_finish(self);
     *self = (gpt_model){0};
 }

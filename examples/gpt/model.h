@@ -35,6 +35,11 @@ typedef struct gpt_model {
      * model_update() waits for its results. */
     tsr_tensor *loss_seen;
     uint64_t loss_point;
+    /* Mixtures of experts (experts.c): the most experts of a layer, or 0; the auxiliary loss of the
+     * last step, whatever its factor, and the tokens of each expert, [layers, experts]. */
+    int64_t experts;
+    double aux, *loads;
+    tsr_tensor *balance; /* [experts]: the gradient of the auxiliary loss */
 } gpt_model;
 
 /* Call model_finish() afterwards, also on failure. */

@@ -44,8 +44,10 @@ enum {
 
 static const struct option known[] = {
     {"accumulate", required_argument, NULL, OPT_GIVEN},
+    {"balance", required_argument, NULL, OPT_GIVEN},
     {"batch", required_argument, NULL, OPT_GIVEN},
     {"bias", no_argument, NULL, OPT_GIVEN},
+    {"bias-rate", required_argument, NULL, OPT_GIVEN},
     {"block", required_argument, NULL, OPT_GIVEN},
     {"blocks", required_argument, NULL, OPT_BLOCKS},
     {"characters", required_argument, NULL, OPT_CHARACTERS},
@@ -61,6 +63,8 @@ static const struct option known[] = {
     {"elastic", no_argument, NULL, OPT_ELASTIC},
     {"eval-batches", required_argument, NULL, OPT_EVAL_BATCHES},
     {"eval-every", required_argument, NULL, OPT_EVAL_EVERY},
+    {"experts", required_argument, NULL, OPT_GIVEN},
+    {"experts-used", required_argument, NULL, OPT_GIVEN},
     {"grid", required_argument, NULL, OPT_GRID},
     {"heads", required_argument, NULL, OPT_GIVEN},
     {"help", no_argument, NULL, 'h'},
@@ -277,6 +281,10 @@ static void replace_sizes(const gpt_given *given, gpt_config *c)
     replace_size(given->width, &c->model.width);
     replace_size(given->inner, &c->layer.hidden);
     replace_int(given->block, 0, &c->block);
+    if (given->experts && !c->layer.experts)
+        gpt_config_add_experts(c, given->experts, 2, given->bias_rate > 0);
+    replace_size(given->experts, &c->experts.count);
+    replace_size(given->experts_used, &c->experts.used);
     if (is_resized) /* those of --config follow from the new sizes */
         c->layer.head_dim = c->rope.rotary_dim = 0;
 }
@@ -341,12 +349,12 @@ static bool take_model(gpt_options *out)
     char error[512];
     const char *folder = out->given_model;
     const gpt_given *given = &out->given;
-    if (given->model &&
-        (given->config || out->init || given->style >= 0 || given->layers || given->heads ||
-         given->kv_heads || given->width || given->inner || given->bias))
+    if (given->model && (given->config || out->init || given->style >= 0 || given->layers ||
+                         given->heads || given->kv_heads || given->width || given->inner ||
+                         given->bias || given->experts || given->experts_used))
         return wrong_option(PROGRAM,
                             "--model excludes --config, --init, --style, --layers, --heads, "
-                            "--kv-heads, --width, --inner and --bias",
+                            "--kv-heads, --width, --inner, --bias, --experts and --experts-used",
                             "");
     if (is_gguf(folder)) {
         out->has_bad_file = true;
@@ -377,7 +385,8 @@ static bool take_new_model(gpt_options *out, const gpt_given *sizes)
 {
     char error[512];
     gpt_config *model = &out->model;
-    const gpt_style style = sizes->style == GPT_STYLE_LLAMA ? GPT_STYLE_LLAMA : GPT_STYLE_GPT2;
+    const bool is_llama = sizes->style < 0 ? sizes->experts > 0 : sizes->style == GPT_STYLE_LLAMA;
+    const gpt_style style = is_llama ? GPT_STYLE_LLAMA : GPT_STYLE_GPT2;
     gpt_config_default(style, model);
     if (out->config && !gpt_config_read(out->config, model, &out->training, error, sizeof error))
         return refuse_file(out, error);
@@ -393,6 +402,23 @@ static bool take_new_model(gpt_options *out, const gpt_given *sizes)
     }
     if (sizes->bias)
         gpt_config_add_biases(model);
+    return true;
+}
+
+/* Checks the options for experts against the model. */
+static bool check_experts(const gpt_given *given, const gpt_config *c, const gpt_training *training)
+{
+    bool any = false, biased = false;
+    for (int i = 0; i < c->model.kind_count; i++) {
+        const tsr_model_experts *experts = c->model.kinds[i]->experts;
+        any = any || experts;
+        biased = biased || (experts && experts->choice_bias);
+    }
+    if (!any && (given->experts_used || training->balance > 0 || training->bias_rate > 0))
+        return refuse("--experts-used, --balance and --bias-rate need a model with experts");
+    if (!biased && training->bias_rate > 0)
+        return refuse("--bias-rate needs experts that are chosen with biases; new ones are if "
+                      "--bias-rate is given");
     return true;
 }
 
@@ -412,6 +438,8 @@ static void replace_training(const gpt_given *given, bool has_config, gpt_traini
     replace_number(given->weight_decay, &training->weight_decay);
     replace_number(given->clip, &training->clip);
     replace_number(given->dropout, &training->dropout);
+    replace_number(given->balance, &training->balance);
+    replace_number(given->bias_rate, &training->bias_rate);
     if (given->is_seed_given)
         training->seed = given->seed;
 }
@@ -491,6 +519,7 @@ bool gpt_options_complete(gpt_options *out, const char *saved_text)
     if (!out->given.config)
         replace_training(&saved, out->config != NULL, training);
     replace_training(&out->given, out->config != NULL, training);
+    sizes.bias_rate = training->bias_rate;
     if (out->given_model)
         replace_int(sizes.block, 0, &model->block);
     else if (model->file && !has_sizes(&sizes, model))
@@ -502,6 +531,8 @@ bool gpt_options_complete(gpt_options *out, const char *saved_text)
                 training->warmup_steps, training->decay_steps);
         return false;
     }
+    if (!check_experts(&out->given, model, training))
+        return false;
     if (!gpt_config_check(model, error, sizeof error))
         return refuse(error);
     gpt_config_complete(model);
@@ -544,6 +575,10 @@ char *gpt_options_print(const gpt_options *o, char *error, size_t error_size)
         .weight_decay = training->weight_decay,
         .clip = training->clip,
         .dropout = training->dropout,
+        .balance = training->balance,
+        .bias_rate = training->bias_rate,
+        .experts = layer->experts ? (int)layer->experts->count : 0,
+        .experts_used = layer->experts ? (int)layer->experts->used : 0,
         .is_seed_given = true,
         .seed = training->seed,
         .model = paths[0],
@@ -667,6 +702,9 @@ void gpt_options_help(void)
         "  --kv-heads N           key/value heads (llama: 2)\n"
         "  --width N              features of a token (128)\n"
         "  --inner N              hidden features of the MLP (4 times the width; llama: 8/3)\n"
+        "  --experts N            mixtures of N experts in place of MLPs (llama), each with "
+        "--inner\n"
+        "                         features; a token uses --experts-used N (2) of them\n"
         "  --block N              tokens that attention sees at most (64; with --model its "
         "context,\n"
         "                         but at most 256)\n"
@@ -690,6 +728,9 @@ void gpt_options_help(void)
         "  --min-learning-rate X  down to this one (a tenth) at step --decay N (the last)\n"
         "  --weight-decay X       of matrices (0.1)\n"
         "  --clip X               largest norm of the gradient; 0: none (1)\n"
+        "  --balance X            factor of a loss that balances the loads of experts (0)\n"
+        "  --bias-rate X          instead, change biases for their choice by this in each step "
+        "(0)\n"
         "  --seed N               (1)\n"
         "  --recompute            keep only the inputs of blocks, and compute the rest twice\n"
         "  --eval-every N         steps between evaluations (250); --eval-batches N each (20)\n"

@@ -155,10 +155,28 @@ bool report_curve(const char *path, const gpt_history *history)
     return written;
 }
 
-void report_json_step(FILE *file, int64_t step, double loss, double grad_norm, int ranks)
+/* The number of tokens of a step that each expert of each layer got. */
+static void print_loads(FILE *file, const gpt_model *model)
 {
-    fprintf(file, "{\"step\": %lld, \"loss\": %.9g, \"grad_norm\": %.9g, \"ranks\": %d}\n",
+    const int64_t experts = model->experts;
+    fprintf(file, ", \"aux\": %.9g, \"load\": [", model->aux);
+    for (int l = 0; l < model->config->model.layers; l++) {
+        fprintf(file, l > 0 ? ", [" : "[");
+        for (int64_t e = 0; e < experts; e++)
+            fprintf(file, e > 0 ? ", %.0f" : "%.0f", model->loads[l * experts + e]);
+        fprintf(file, "]");
+    }
+    fprintf(file, "]");
+}
+
+void report_json_step(FILE *file, int64_t step, double loss, double grad_norm, int ranks,
+                      const gpt_model *model)
+{
+    fprintf(file, "{\"step\": %lld, \"loss\": %.9g, \"grad_norm\": %.9g, \"ranks\": %d",
             (long long)step, loss, grad_norm, ranks);
+    if (model && model->experts > 0)
+        print_loads(file, model);
+    fprintf(file, "}\n");
 }
 
 void report_json_evaluation(FILE *file, const gpt_record *record)

@@ -43,7 +43,9 @@ void report_files(const gpt_options *options);
 
 /* Return false, with a message on standard error, if the file cannot be written. */
 bool report_curve(const char *path, const gpt_history *history);
-void report_json_step(FILE *file, int64_t step, double loss, double grad_norm, int ranks);
+/* `model` has the loads of experts; NULL: they are not known. */
+void report_json_step(FILE *file, int64_t step, double loss, double grad_norm, int ranks,
+                      const gpt_model *model);
 /* Says that the job has other ranks now. */
 void report_ranks(int64_t step, int ranks, double seconds);
 void report_json_evaluation(FILE *file, const gpt_record *record);

@@ -1,5 +1,6 @@
 #!/bin/sh
 # gpt_golden.sh GPT TESSERA FINAL_WEIGHTS DATA few|all STEPS: trainings have the losses and gradient norms that PyTorch recorded in 64 bits,
+# those of experts also the auxiliary losses and the loads,
 # from the same weights and windows. DATA has the recorded runs. With "few" the trainings use few grids, with "all" every kind of grid of up
 # to four ranks and every strategy. If STEPS is 200, the number of recorded steps, both models are trained on all grids, and the last
 # weights are compared, too. That takes a quarter of an hour:
@@ -24,6 +25,7 @@ run() { # STYLE RANKS OPTION...
     [ "$steps" = 200 ] && set -- "$@" --save "$folder/model.safetensors"
     weights=$data/${style}_init.safetensors
     [ -f "$weights" ] || weights=$weights.index.json
+    case $style in moe*) weights=$data/moe_init.safetensors ;; esac
     timeout 900 "$tessera" launch -n "$ranks" -- "$gpt" --config "$data/${style}_trajectory.json" --offsets "$data/${style}_trajectory.json" \
         --init "$weights" --steps "$steps" --eval-every 0 --characters 0 --log "$folder/log" "$@" >"$folder/out" 2>&1 || {
         echo "$style $options: failed"
@@ -65,6 +67,8 @@ if [ "$which" = few ]; then
     run gpt2 2 --grid 2x1 --strategy full --recompute
     run llama 2 --grid 1x2
     run gpt2 2 --pipeline 2 --batch 3 --accumulate 4
+    run moe_aux 2 --grid 2x1 --strategy full --recompute
+    run moe_sigmoid_bias 2 --grid 1x2
     exit
 fi
 each gpt2 2 --grid 2x1 --strategy hybrid
@@ -75,6 +79,19 @@ each llama 4 --grid 1x4 --recompute
 each gpt2 4 --grid 1x2 --pipeline 2 --batch 3 --accumulate 4
 each llama 4 --grid 2x1 --pipeline 2 --batch 6 --accumulate 2 --strategy layerwise --recompute
 each gpt2 3 --pipeline 3
+if [ "$steps" = 200 ]; then # of experts, 100 are recorded
+    steps=100
+    for style in moe_softmax moe_aux moe_sigmoid_bias; do
+        run $style 1
+        run $style 2 --grid 1x2
+        run $style 2 --grid 2x1
+        run $style 4 --grid 2x2 --strategy full --recompute
+    done
+    steps=200
+else
+    run moe_aux 4 --grid 2x2 --strategy full
+    run moe_sigmoid_bias 2 --pipeline 2 --batch 2 --accumulate 2
+fi
 [ "$steps" = 200 ] || exit 0
 both 1
 both 1 --recompute

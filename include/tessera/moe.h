@@ -187,8 +187,7 @@ typedef struct tsr_moe_choice {
     size_t struct_size;
     const tsr_tensor *logits, *ids, *weights;
 } tsr_moe_choice;
-/* Errors: TSR_ERR_INVALID if `saved` is not from such a layer, or from a block that recomputes its
- * forward pass. */
+/* Errors: TSR_ERR_INVALID if `saved` is not from such a layer. */
 TSR_API TSR_NODISCARD tsr_status tsr_moe_get_choice(const tsr_layer_saved *saved,
                                                     tsr_moe_choice *out);
 

@@ -95,7 +95,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_stack_add_to(tsr_stack *stack, tsr_optimize
 TSR_API TSR_NODISCARD tsr_status tsr_stack_reduce_tied(tsr_stack *stack, tsr_pipeline *pipeline);
 
 /* Replaces all parameters of a sharded stack by the weights in a model's files. Each rank reads
- * only what it keeps. All ranks call it. Errors: TSR_ERR_INVALID if the stack is not sharded, or if
+ * only what it keeps. Biases for the choice of experts are 0 if the files have none. All ranks call
+ * it. Errors: TSR_ERR_INVALID if the stack is not sharded, or if
  * the configuration of the files is not that of the stack, naming both values
  * (tsr_model_file_open_weights takes another configuration); TSR_ERR_NOT_FOUND, TSR_ERR_INVALID and
  * TSR_ERR_UNSUPPORTED for a tensor, naming it; TSR_ERR_IO; TSR_ERR_NO_MEMORY; those of the
@@ -148,6 +149,18 @@ TSR_API TSR_NODISCARD tsr_status tsr_stack_head_backward(tsr_stack *stack,
  * out[rows · tokens · vocabulary]. Collective. Blocks until they have arrived. */
 TSR_API TSR_NODISCARD tsr_status tsr_stack_gather_logits(tsr_stack *stack, const tsr_tensor *logits,
                                                          float *out);
+
+/* Experts -------------------------------------------------------------------------------------- */
+
+/* What a forward pass chose in a block of this stage, as tsr_moe_get_choice. */
+TSR_API TSR_NODISCARD tsr_status tsr_stack_get_choice(const tsr_stack_saved *saved, int block,
+                                                      tsr_moe_choice *out);
+/* Adds changes[block][expert] to the biases for the choice of experts (tsr_moe_params.choice_bias)
+ * of a sharded stack, between two steps. `changes` has a pointer for each block of this stage, NULL
+ * for a block without such a bias. All ranks that share the parameters must give the same values.
+ * Errors: TSR_ERR_INVALID if a block with changes has no such bias; those of tsr_fsdp_changed. */
+TSR_API TSR_NODISCARD tsr_status tsr_stack_add_choice_biases(tsr_stack *stack,
+                                                             const float *const *changes);
 
 /* Sets the dropout of all blocks, as tsr_block_set_dropout. */
 TSR_API TSR_NODISCARD tsr_status tsr_stack_set_dropout(tsr_stack *stack, float p,

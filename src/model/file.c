@@ -67,6 +67,10 @@ tsr_status tsr_model_file_open_weights(const char *path, const tsr_model_config 
         status = tsr__model_files_open_weights(path, &file->files);
     if (status == TSR_OK)
         status = read_header(file);
+    /* Files of a model that was not trained with biases for the choice of experts have none. */
+    if (status == TSR_OK && file->weights_status == TSR_ERR_NOT_FOUND &&
+        tsr__config_clear_choice_biases(file->config))
+        status = read_header(file);
     if (status == TSR_OK)
         status = tsr__model_file_weights(file, &weights);
     if (status == TSR_OK)

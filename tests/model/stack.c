@@ -291,6 +291,94 @@ CASE(stack_refused, "stack: mistakes")
     tsr_group_destroy(&alone);
 }
 
+/* Experts ------------------------------------------------------------------------------------ */
+
+enum { EXPERTS = 4, USED = 2 };
+
+static tsr_stack *create_experts(bool biased, bool recompute)
+{
+    const tsr_model_experts experts = {.struct_size = sizeof experts,
+                                       .count = EXPERTS,
+                                       .used = USED,
+                                       .hidden = 24,
+                                       .gating = biased ? TSR_GATING_SIGMOID : TSR_GATING_SOFTMAX,
+                                       .normalise = true,
+                                       .choice_bias = biased};
+    const tsr_rope_params rope = {.struct_size = sizeof rope, .rotary_dim = 8};
+    const tsr_model_layer layer = {.struct_size = sizeof layer,
+                                   .heads = 4,
+                                   .kv_heads = 2,
+                                   .head_dim = 8,
+                                   .rope = &rope,
+                                   .gated = true,
+                                   .activation = TSR_ACT_SILU,
+                                   .qk_norm = TSR_QK_NORM_HEADS,
+                                   .experts = &experts};
+    const tsr_model_config config = {.struct_size = sizeof config,
+                                     .architecture = biased ? "glm4_moe" : "qwen3_moe",
+                                     .layers = 2,
+                                     .width = 32,
+                                     .vocabulary = MADE_VOCABULARY,
+                                     .context = TOKENS,
+                                     .norm_epsilon = 1e-5,
+                                     .norm = TSR_NORM_RMS,
+                                     .bos = -1,
+                                     .kind_count = 1,
+                                     .kinds = (const tsr_model_layer *const[]){&layer}};
+    tsr_stack *stack = NULL;
+    OK(tsr_stack_create(
+        tsr_stack_params(.config = &config, .group = group, .seed = SEED, .recompute = recompute),
+        &stack));
+    return stack;
+}
+
+/* Gets what both blocks choose: ids[block][token · USED + rank]. */
+static void choices_of(tsr_stack *stack, int32_t ids[2][ROWS * TOKENS * USED])
+{
+    tsr_stack_saved *saved = NULL;
+    tsr_moe_choice choice = TSR_INIT(tsr_moe_choice);
+    tsr_tensor *x = upload_ids(), *y = NULL;
+    OK(tsr_stack_forward(stack, x, &saved, &y));
+    for (int b = 0; b < 2; b++) {
+        OK(tsr_stack_get_choice(saved, b, &choice));
+        OK(tsr_tensor_download(queue, choice.ids, ids[b], sizeof ids[b]));
+    }
+    FAILS(tsr_stack_get_choice(saved, 2, &choice), TSR_ERR_INVALID,
+          "stack: block 2; the stage has 2");
+    tsr_stack_saved_destroy(&saved);
+    tsr_tensor_destroy(&x);
+    tsr_tensor_destroy(&y);
+}
+
+CASE(stack_experts, "stack: choices of experts, also of blocks that recompute, and their biases")
+{
+    static int32_t ids[3][2][ROWS * TOKENS * USED];
+    const float one[EXPERTS] = {0, 0, 0, 2}, *changes[] = {one, NULL};
+    tsr_group *alone = NULL;
+    OK(tsr_group_create(NULL, queue, NULL, &alone));
+    for (int i = 0; i < 2; i++) {
+        tsr_stack *stack = create_experts(true, i == 1);
+        FAILS(tsr_stack_add_choice_biases(stack, changes), TSR_ERR_INVALID,
+              "stack: the parameters are not sharded");
+        OK(tsr_stack_shard(stack, tsr_fsdp_params(.group = alone)));
+        choices_of(stack, ids[i]);
+        /* Sigmoids are at most 1, so that the first block then chooses the last expert first. */
+        OK(tsr_stack_add_choice_biases(stack, changes));
+        choices_of(stack, ids[2]);
+        for (int t = 0; t < ROWS * TOKENS; t++)
+            CHECK(ids[2][0][t * USED] == EXPERTS - 1, "token %d first chose expert %d", t,
+                  ids[2][0][t * USED]);
+        tsr_stack_destroy(&stack);
+    }
+    CHECK(memcmp(ids[0], ids[1], sizeof ids[0]) == 0, "recomputation changes the choice");
+    tsr_stack *stack = create_experts(false, false);
+    OK(tsr_stack_shard(stack, tsr_fsdp_params(.group = alone)));
+    FAILS(tsr_stack_add_choice_biases(stack, changes), TSR_ERR_INVALID,
+          "stack: block 0 has no bias for the choice of experts");
+    tsr_stack_destroy(&stack);
+    tsr_group_destroy(&alone);
+}
+
 CASE(tied_head_only, "stack: files whose tied matrix has the head's name only")
 {
     static float logits[LOGITS];

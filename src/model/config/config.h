@@ -107,6 +107,8 @@ tsr_status tsr__config_read(const tsr__model_files *files, tsr__config **out) TS
 const tsr_model_layer *tsr__config_layer(const tsr_model_config *config, int layer);
 /* Returns how many layers, from the first on, have no experts. */
 int tsr__config_first_experts(const tsr_model_config *config);
+/* Removes the biases for the choice of experts. Returns whether there were any. */
+bool tsr__config_clear_choice_biases(tsr__config *config);
 /* Returns the description of the first layer with experts, or NULL. */
 const tsr_model_experts *tsr__config_experts(const tsr_model_config *config);
 /* Returns the first layer with rotary positions as those of layers without a window are; the first

@@ -136,3 +136,13 @@ tsr_status tsr__config_take_experts(const tsr__facts *facts, int layers, tsr_mod
     TSR__TRY(take_shared(facts, out));
     return tsr__experts_check(facts->file, out);
 }
+
+bool tsr__config_clear_choice_biases(tsr__config *config)
+{
+    bool any = false;
+    for (int i = 0; i < config->public.kind_count; i++) {
+        any = any || (config->kinds[i].experts && config->experts[i].choice_bias);
+        config->experts[i].choice_bias = false;
+    }
+    return any;
+}

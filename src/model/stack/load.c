@@ -1,5 +1,8 @@
 /* Reads the weights of a sharded stack from files: of each parameter the rows that contain what
  * this rank keeps of it. */
+#include <string.h>
+
+#include "base/alloc.h"
 #include "base/checked.h"
 #include "base/error.h"
 #include "model/convert/config.h"
@@ -11,6 +14,7 @@
 typedef struct loading {
     tsr_stack *stack;
     const tsr__weights *weights;
+    bool lacks_biases; /* the files have no biases for the choice of experts */
     tsr__weight_reader reader;
 } loading;
 
@@ -69,6 +73,14 @@ static tsr_status load_shard(loading *l, const tsr__weight *w, const tsr__weight
     return status;
 }
 
+static tsr_status fill_with_zeros(const loading *l, const tsr__stack_parameter *p)
+{
+    tsr_fsdp_shard shard = TSR_INIT(tsr_fsdp_shard);
+    TSR__TRY(tsr_fsdp_get_shard(p->sharded, p->number, &shard));
+    return shard.value && shard.range.count > 0 ? tsr_fill(l->stack->stream, shard.value, 0)
+                                                : TSR_OK;
+}
+
 /* Reads what this rank keeps of the experts in `part`: of each expert a range of its elements. */
 static tsr_status load_experts(loading *l, const tsr__stack_parameter *p,
                                const tsr__weight_part *part, const tsr_fsdp_shard *shard)
@@ -97,6 +109,8 @@ static tsr_status load_one(void *user, const tsr__stack_parameter *p)
     tsr__weight weight;
     tsr__weight_part part;
     tsr_fsdp_shard shard = TSR_INIT(tsr_fsdp_shard);
+    if (l->lacks_biases && strcmp(p->ours, "mlp.router.choice_bias") == 0)
+        return fill_with_zeros(l, p);
     TSR__TRY(tsr__weight_of(l->weights, p->layer, p->ours, p->parameter, &weight, &part));
     TSR__TRY(tsr_fsdp_get_shard(p->sharded, p->number, &shard));
     if (!shard.value || shard.range.count == 0)
@@ -117,12 +131,26 @@ static tsr_status load_all(loading *l, const tsr__model_files *files)
     return status == TSR_OK ? tsr_fsdp_changed(s->sharded) : status;
 }
 
+/* Compares the configuration of the files with that of the stack, except that files may lack biases
+ * for the choice of experts. */
+static tsr_status compare_configs(const tsr_stack *s, const tsr_model_file *file,
+                                  bool *lacks_biases)
+{
+    const tsr_model_experts *experts = tsr__config_experts(&file->config->public);
+    tsr__config *own = NULL;
+    TSR__TRY(tsr__config_copy(s->config, &own));
+    *lacks_biases = experts && !experts->choice_bias && tsr__config_clear_choice_biases(own);
+    const tsr_status status = tsr__config_compare(&own->public, &file->config->public, NULL);
+    tsr__free(own);
+    return status;
+}
+
 tsr_status tsr_stack_load(tsr_stack *stack, const tsr_model_file *file)
 {
     loading l = {.stack = stack};
     TSR__REQUIRE(stack && file, "stack: %s is NULL", stack ? "file" : "stack");
     TSR__REQUIRE(stack->sharded, "stack: the parameters are not sharded");
-    TSR__TRY(tsr__config_compare(stack->config, &file->config->public, NULL));
+    TSR__TRY(compare_configs(stack, file, &l.lacks_biases));
     TSR__TRY(tsr__model_file_weights(file, &l.weights));
     return load_all(&l, &file->files);
 }

@@ -39,6 +39,14 @@ static tsr_status saved_create(const tsr_stack *s, tsr_stack_saved **out)
     return TSR_OK;
 }
 
+tsr_status tsr_stack_get_choice(const tsr_stack_saved *saved, int block, tsr_moe_choice *out)
+{
+    TSR__REQUIRE(saved && out, "stack: %s is NULL", saved ? "out" : "saved");
+    TSR__REQUIRE(block >= 0 && block < saved->block_count, "stack: block %d; the stage has %d",
+                 block, saved->block_count);
+    return tsr_moe_get_choice(saved->blocks[block], out);
+}
+
 /* Destroys *features, and replaces it by `next`. */
 static void advance(tsr_tensor **features, tsr_tensor *next)
 {

@@ -268,6 +268,9 @@ typedef struct tsr__replicated_grads {
 } tsr__replicated_grads;
 /* Adds a parameter, by its index among the layer's own. */
 tsr_status tsr__replicated_grads_add(tsr__replicated_grads *grads, int index) TSR_NODISCARD;
+/* Moves the choice of the mixture of experts in `from` to `to`, for tsr_moe_get_choice. */
+void tsr__moe_take_choice(tsr_layer_saved *from, tsr_layer_saved *to);
+
 /* Allocates the contributions to the gradients of the added parameters. `zeros` must be true if the
  * caller will not compute all elements. */
 tsr_status tsr__replicated_grads_allocate(tsr__replicated_grads *grads, bool zeros) TSR_NODISCARD;

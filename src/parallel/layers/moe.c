@@ -253,12 +253,26 @@ static tsr_layer *find_moe(tsr_layer *layer)
     return found;
 }
 
+/* Returns what has the choice: that of a mixture of experts, or of a block that recomputes. */
 static const tsr_layer_saved *find_saved(const tsr_layer_saved *saved)
 {
-    const tsr_layer_saved *found = saved && saved->layer->type == &moe_type ? saved : NULL;
+    const tsr_layer_saved *found = saved && saved->expert[TSR__SAVED_IDS] ? saved : NULL;
     for (int i = 0; saved && i < saved->child_count && !found; i++)
         found = find_saved(saved->child[i]);
     return found;
+}
+
+void tsr__moe_take_choice(tsr_layer_saved *from, tsr_layer_saved *to)
+{
+    static const tsr__expert_saved kept[] = {TSR__SAVED_LOGITS, TSR__SAVED_IDS, TSR__SAVED_WEIGHTS};
+    if (from->expert[TSR__SAVED_IDS])
+        for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {
+            to->expert[kept[i]] = from->expert[kept[i]];
+            from->expert[kept[i]] = NULL;
+        }
+    for (int i = 0; i < from->child_count; i++)
+        if (from->child[i])
+            tsr__moe_take_choice(from->child[i], to);
 }
 
 tsr_status tsr_moe_set_balance(tsr_layer *layer, const tsr_tensor *dprobabilities)

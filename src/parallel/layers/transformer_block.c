@@ -21,7 +21,7 @@ typedef struct block {
     tsr_layer base;
     residual_branch attention, mlp;
     float residual_scale;
-    bool recompute, sequence;
+    bool recompute, sequence, has_experts;
     int sequence_dim;
     tsr__dropout dropout;
 } block;
@@ -137,12 +137,27 @@ static tsr_status branches_forward(block *b, const tsr__dropout *dropout, const 
     return status;
 }
 
+/* A forward pass that keeps only the choice of experts. */
+static tsr_status forward_with_choice(block *b, const tsr_tensor *x, tsr_layer_saved *saved,
+                                      tsr_tensor **y)
+{
+    tsr_layer_saved *all = NULL;
+    TSR__TRY(tsr__layer_saved_new(&b->base, x, &all));
+    const tsr_status status = branches_forward(b, &b->dropout, NULL, x, all, y);
+    if (status == TSR_OK)
+        tsr__moe_take_choice(all, saved);
+    tsr_layer_saved_destroy(&all);
+    return status;
+}
+
 static tsr_status block_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
                                 tsr_tensor **y)
 {
     block *b = (block *)layer;
     if (saved)
         saved->dropout = b->dropout;
+    if (saved && b->recompute && b->has_experts)
+        return forward_with_choice(b, x, saved, y);
     return branches_forward(b, &b->dropout, NULL, x, b->recompute ? NULL : saved, y);
 }
 
@@ -371,6 +386,7 @@ static tsr_status create_mlp(block *b, const tsr_block_params *params)
 static tsr_status init_block(block *b, const tsr_block_params *params)
 {
     b->recompute = params->recompute;
+    b->has_experts = params->experts != NULL;
     b->sequence = params->sequence;
     b->sequence_dim = params->sequence_dim;
     TSR__REQUIRE(params->size >= 1, "%s: size is %lld; it must be at least 1", b->base.who,
