@@ -2456,6 +2456,10 @@ TSR_API tsr_status tsr_stack_head_backward(tsr_stack *stack,
                                                          tsr_tensor **dhidden);
 TSR_API tsr_status tsr_stack_gather_logits(tsr_stack *stack, const tsr_tensor *logits,
                                                          float *out);
+TSR_API tsr_status tsr_stack_get_choice(const tsr_stack_saved *saved, int block,
+                                                      tsr_moe_choice *out);
+TSR_API tsr_status tsr_stack_add_choice_biases(tsr_stack *stack,
+                                                             const float *const *changes);
 TSR_API tsr_status tsr_stack_set_dropout(tsr_stack *stack, float p,
                                                        const tsr_random_params *random);
 typedef enum tsr_schedule_kind {
