@@ -47,7 +47,7 @@ typedef struct tsr_grammar tsr_grammar;
 typedef struct tsr_grammar_params {
     size_t struct_size;
     const tsr_tokenizer *tokenizer; /* must outlive the grammar */
-    const char *text; /* [size_bytes], in UTF-8 */
+    const char *text;               /* [size_bytes], in UTF-8 */
     size_t size_bytes;
     tsr_grammar_kind kind;
 } tsr_grammar_params;

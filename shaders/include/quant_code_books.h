@@ -1,9 +1,9 @@
 /* The code books of vectors of iq2_xxs, iq2_xs, iq2_s, iq3_xxs and iq3_s. They are part of the
  * definition of these formats, which is ggml's. An entry has 16 bits, and a word has two entries,
  * the first of them in its low half. An entry of the first three books is a vector of eight
- * elements of 2 bits; one of the others is a vector of four elements of 3 bits. The first element is
- * in the lowest bits. src/quant/code_books.c says which magnitude each of these numbers stands for.
- * Shared by C and GLSL, so it has no code. */
+ * elements of 2 bits; one of the others is a vector of four elements of 3 bits. The first element
+ * is in the lowest bits. src/quant/code_books.c says which magnitude each of these numbers stands
+ * for. Shared by C and GLSL, so it has no code. */
 #ifndef TSR_QUANT_CODE_BOOKS_H
 #define TSR_QUANT_CODE_BOOKS_H
 

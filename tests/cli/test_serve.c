@@ -513,7 +513,8 @@ START_TEST(texts_have_the_form_that_is_asked_for)
     json_decref(json);
     /* A grammar that becomes too ambiguous fails its own request only. */
     json = post(&shared, 400, "/v1/completions",
-                "{" PROMPT ", \"grammar\": \"root ::= \\\"a\\\" root \\\"b\\\" | \\\"a\\\" root \\\"c\\\"\", "
+                "{" PROMPT
+                ", \"grammar\": \"root ::= \\\"a\\\" root \\\"b\\\" | \\\"a\\\" root \\\"c\\\"\", "
                 "\"max_tokens\": 100}");
     ck_assert_ptr_nonnull(strstr(tool_text(tool_member(json, "error"), "message"),
                                  "no token of the model can continue the text by its grammar"));

@@ -70,7 +70,7 @@ START_TEST(conversations_are_those_of_templates)
          "<|im_start|>system\nBe brief.\n\n# Tools\n\nYou may call one or more functions to assist "
          "with the user query.\n\nYou are provided with function signatures within <tools></tools> "
          "XML tags:\n<tools>\n" TOOL "\n</tools>\n\nFor each function call, return a json object "
-                                     "with function name and arguments "
+         "with function name and arguments "
          "within <tool_call></tool_call> XML tags:\n<tool_call>\n{\"name\": <function-name>, "
          "\"arguments\": <args-json-object>}\n</tool_call><|im_end|>\n<|im_start|>user\nRome?"
          "<|im_end|>\n<|im_start|>assistant\n<tool_call>\n{\"name\": \"get_weather\", "

@@ -42,7 +42,8 @@ typedef struct shader_case {
 #define CASE(SHADER, DTYPE_AT, RUN) CASE_WITH(SHADER, DTYPE_AT, RUN, .name = NULL)
 
 /* The numbers of the specialization constants of activate.comp, attention.comp, attention_few.comp,
- * pair_activate.comp, matmul_grouped.comp and matmul_grouped_few.comp by which the cases for these shaders differ. */
+ * pair_activate.comp, matmul_grouped.comp and matmul_grouped_few.comp by which the cases for these
+ * shaders differ. */
 enum {
     ACTIVATE_GRADIENT = 3,
     ATTENTION_KIND = 3,
