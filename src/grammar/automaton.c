@@ -23,9 +23,9 @@ typedef struct builder {
     const tsr__expressions *expressions;
     tsr__automaton *out;
     uint32_t longest;
-    int32_t *sizes;  /* by rule: the states of one that is built into others; −1: it is called */
-    int8_t *heights; /* by rule: how many rules are inside each other, with this one */
-    int32_t *queue;  /* the rules that are called */
+    int32_t *sizes;   /* by rule: the states of one that is built into others; −1: it is called */
+    int16_t *heights; /* by rule: how many rules are inside each other, with this one */
+    int32_t *queue;   /* the rules that are called */
     size_t queued;
     bool calls;                    /* all rules are called */
     const tsr__expression *repeat; /* the outermost repetition that is being built */
@@ -104,7 +104,7 @@ static void measure_rules(builder *b)
         }
         count--;
         const int64_t size = size_of(b, expression, true, &height);
-        b->heights[rule] = (int8_t)(height < MOST_INLINE_DEPTH ? height + 1 : MOST_INLINE_DEPTH);
+        b->heights[rule] = (int16_t)(height < MOST_INLINE_DEPTH ? height + 1 : MOST_INLINE_DEPTH);
         if (size >= 0 && size <= MOST_INLINE_STATES && height < MOST_INLINE_DEPTH)
             b->sizes[rule] = (int32_t)size;
     }

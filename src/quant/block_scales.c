@@ -99,7 +99,7 @@ static float half_ue4m3(unsigned code)
 /* The odd integers 1 to 31 as multiples of 1/8, 1/4 or 1. */
 static float read_odd(const tsr__quant_format *format, const uint8_t *from, unsigned group)
 {
-    const unsigned apart = format->code == TSR__QUANT_IQ2_XXS ? 8 : 4;
+    const size_t apart = format->code == TSR__QUANT_IQ2_XXS ? 8 : 4;
     const unsigned s = format->scales == TSR__QUANT_ODD ? from[group / 2] >> (group % 2 * 4) & 15u
                                                         : from[group * apart] >> 4;
     const float unit = format->code == TSR__QUANT_IQ3_S     ? 1

@@ -42,7 +42,7 @@ typedef struct stored {
     unsigned entries[2], signs;
 } stored;
 
-static stored read_stored(tsr__quant_code code, const uint8_t *block, unsigned octet)
+static stored read_stored(tsr__quant_code code, const uint8_t *block, size_t octet)
 {
     const uint8_t *group; /* of 32 elements */
     unsigned word;
@@ -72,7 +72,7 @@ static void unpack_books(const tsr__quant_format *format, const uint8_t *block, 
 {
     const tsr__quant_code code = (tsr__quant_code)format->code;
     const bool fours = code == TSR__QUANT_IQ3_XXS || code == TSR__QUANT_IQ3_S;
-    for (unsigned octet = 0; octet < (unsigned)format->format.block_count / 8; octet++) {
+    for (size_t octet = 0; octet < (size_t)format->format.block_count / 8; octet++) {
         const stored s = read_stored(code, block, octet);
         for (unsigned i = 0; i < 8; i++) {
             const unsigned number = fours ? entry_of(code, s.entries[i / 4]) >> (i % 4 * 3) & 7

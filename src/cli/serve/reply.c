@@ -32,11 +32,11 @@ json_t *serve_ranks_json(const serve_server *server)
 
 static json_t *usage(const serve_request *r)
 {
-    int64_t generated = 0;
+    json_int_t generated = 0;
     for (int i = 0; i < r->choice_count; i++)
         generated += r->choices[i].generated;
     return json_pack("{sIsIsIs{sI}}", "prompt_tokens", (json_int_t)r->id_count, "completion_tokens",
-                     (json_int_t)generated, "total_tokens", (json_int_t)(r->id_count + generated),
+                     generated, "total_tokens", (json_int_t)r->id_count + generated,
                      "prompt_tokens_details", "cached_tokens", (json_int_t)r->choices[0].cached);
 }
 

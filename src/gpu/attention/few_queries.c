@@ -163,7 +163,7 @@ static uint64_t shared_bytes(const tsr__attention *c)
     const uint64_t rows = cut_of(c).rows, news = (uint64_t)c->q_len, quads = quads_of(c->head_dim),
                    v_quads = quads_of(c->value_dim);
     return 16 * (rows * quads + THREADS + news * (quads + v_quads)) +
-           4 * (rows * THREADS + 2 * THREADS + rows + news * rows + 1);
+           4 * ((rows + 2) * THREADS + rows + news * rows + 1);
 }
 
 static bool all_heads_are_read(const tsr__attention *c)

@@ -184,7 +184,7 @@ tsr_status tsr__case_pair_sum(tsr__case *c, tsr_dtype dtype)
     TSR__TRY(add_ids(c, TOKENS, CHOSEN, EXPERTS / 10, true));
     TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_2(TOKENS, WIDTH)));
     for (int i = 0; i < TOKENS * CHOSEN; i++)
-        for (int f = 0; f < WIDTH && c->value[2][i] < EXPERTS / 10; f++)
+        for (int f = 0; f < WIDTH && (int)c->value[2][i] < EXPERTS / 10; f++)
             c->value[3][i / CHOSEN * WIDTH + f] += c->value[1][i] * c->value[0][i * WIDTH + f];
     return tsr__pair_sum(c->stream, c->tensor[3], c->tensor[0], c->tensor[2], EXPERTS / 10,
                          c->tensor[1], false);
@@ -198,7 +198,7 @@ static double sigmoid(double x)
 /* Adds `hidden`, whose rows have a gate and a factor for each element, and ids. */
 static tsr_status add_hidden(tsr__case *c, tsr_dtype dtype)
 {
-    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_3(TOKENS, CHOSEN, 2 * WIDTH)));
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_3(TOKENS, CHOSEN, INT64_C(2) * WIDTH)));
     return add_ids(c, TOKENS, CHOSEN, EXPERTS, false);
 }
 
@@ -224,7 +224,7 @@ tsr_status tsr__case_pair_activate_grad(tsr__case *c, tsr_dtype dtype)
     TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_3(TOKENS, CHOSEN, WIDTH)));
     TSR__TRY(tsr__case_input(c, TSR_F32, TSR__SHAPE_2(TOKENS, CHOSEN)));
     TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_3(TOKENS, CHOSEN, WIDTH)));
-    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_3(TOKENS, CHOSEN, 2 * WIDTH)));
+    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_3(TOKENS, CHOSEN, INT64_C(2) * WIDTH)));
     TSR__TRY(tsr__case_output(c, TSR_F32, TSR__SHAPE_2(TOKENS, CHOSEN)));
     for (int i = 0; i < TOKENS * CHOSEN * WIDTH; i++) {
         const int pair = i / WIDTH, at = pair * 2 * WIDTH + i % WIDTH;

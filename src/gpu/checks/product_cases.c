@@ -208,22 +208,23 @@ static void attend_appended(tsr__case *c)
 {
     double keys[(BEFORE + 1) * WIDTH], values[(BEFORE + 1) * WIDTH], row[WIDTH];
     const double *token = c->value[0];
+    const size_t heads = HEADS, width = WIDTH, before = BEFORE, page_length = PAGE;
 
-    memcpy(keys, c->value[1], BEFORE * WIDTH * sizeof *keys);
-    memcpy(values, c->value[2], BEFORE * WIDTH * sizeof *values);
-    memcpy(keys + BEFORE * WIDTH, token + HEADS * WIDTH, WIDTH * sizeof *keys);
-    memcpy(values + BEFORE * WIDTH, token + (HEADS + 1) * WIDTH, WIDTH * sizeof *values);
-    rotate(keys + BEFORE * WIDTH, BEFORE);
-    for (int h = 0; h < HEADS; h++) {
-        memcpy(row, token + h * WIDTH, sizeof row);
+    memcpy(keys, c->value[1], before * width * sizeof *keys);
+    memcpy(values, c->value[2], before * width * sizeof *values);
+    memcpy(keys + before * width, token + heads * width, width * sizeof *keys);
+    memcpy(values + before * width, token + (heads + 1) * width, width * sizeof *values);
+    rotate(keys + before * width, BEFORE);
+    for (size_t h = 0; h < heads; h++) {
+        memcpy(row, token + h * width, sizeof row);
         rotate(row, BEFORE);
-        (void)attend(row, keys, values, BEFORE + 1, c->value[3] + h * WIDTH);
+        (void)attend(row, keys, values, BEFORE + 1, c->value[3] + h * width);
     }
-    for (int j = 0; j <= BEFORE; j++)
-        for (int i = 0; i < WIDTH; i++) {
-            double *page = c->value[4] + j / PAGE * 2 * PAGE * WIDTH;
-            page[j % PAGE * WIDTH + i] = keys[j * WIDTH + i];
-            page[(PAGE + j % PAGE) * WIDTH + i] = values[j * WIDTH + i];
+    for (size_t j = 0; j <= before; j++)
+        for (size_t i = 0; i < width; i++) {
+            double *page = c->value[4] + j / page_length * 2 * page_length * width;
+            page[j % page_length * width + i] = keys[j * width + i];
+            page[(page_length + j % page_length) * width + i] = values[j * width + i];
         }
 }
 
@@ -496,7 +497,7 @@ tsr_status tsr__case_narrow_blocks(tsr__case *c, tsr_dtype dtype)
     TSR__TRY(add_weights(c, format, COLUMNS, DEPTH));
     TSR__TRY(tsr_tensor_create(device, TSR_I32, TSR__SHAPE_2(COLUMNS, pitch / 2), &lines));
     tsr__case_adopt(c, lines);
-    TSR__TRY(tsr__case_output(c, terms, TSR__SHAPE_2(COLUMNS, TERMS * DEPTH)));
+    TSR__TRY(tsr__case_output(c, terms, TSR__SHAPE_2(COLUMNS, (int64_t)TERMS * DEPTH)));
     TSR__TRY(tsr__case_output(c, TSR_I32, TSR__SHAPE_2(COLUMNS, 1)));
     for (int i = 0; i < COLUMNS; i++)
         c->value[3][i] = narrow_line(c->value[0] + (size_t)i * DEPTH, terms,
@@ -514,7 +515,7 @@ tsr_status tsr__case_narrow_blocks(tsr__case *c, tsr_dtype dtype)
     TSR__TRY(tsr_copy(c->stream, c->tensor[3], view));
     tsr_tensor as_terms = *lines;
     TSR__TRY(tsr_layout_init(terms, TSR__SHAPE_2(COLUMNS, pitch), &as_terms.layout));
-    TSR__TRY(tsr_tensor_slice(&as_terms, 1, 0, TERMS * DEPTH, 1, &view));
+    TSR__TRY(tsr_tensor_slice(&as_terms, 1, 0, (int64_t)TERMS * DEPTH, 1, &view));
     tsr__case_adopt(c, view);
     return tsr_copy(c->stream, c->tensor[2], view);
 }

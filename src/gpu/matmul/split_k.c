@@ -56,7 +56,8 @@ static double rounds(const tsr__matmul_config *config, uint32_t processors, uint
 {
     const uint64_t resident = config->resident > 0 ? config->resident : 1;
     const uint64_t slots = processors * resident, rest = workgroups % slots;
-    const double whole = (double)(workgroups / slots) * (double)resident;
+    const uint64_t full = workgroups / slots;
+    const double whole = (double)full * (double)resident;
 
     return rest == 0 ? whole : whole + (double)(resident + tsr__div_up_u64(rest, processors)) / 2;
 }

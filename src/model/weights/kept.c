@@ -119,9 +119,10 @@ tsr_status tsr__kept_divide_hidden(const tsr__kept *k, const tsr__weights *weigh
     out->align = align_units(k, out->length, 1, block);
     if (!experts || k->experts == TSR_EXPERT_DIVISION_INSIDE)
         return TSR_OK;
-    out->whole_experts = k->experts == TSR_EXPERT_DIVISION_WHOLE ||
-                         (k->ranks > 1 && (out->align == 0 || out->length / (int64_t)out->align <
-                                                                  LEAST_BLOCKS * k->ranks));
+    out->whole_experts =
+        k->experts == TSR_EXPERT_DIVISION_WHOLE ||
+        (k->ranks > 1 &&
+         (out->align == 0 || out->length / (int64_t)out->align < (int64_t)LEAST_BLOCKS * k->ranks));
     if (out->whole_experts)
         *out = (tsr__kept_hidden){.whole_experts = true, .length = experts->count};
     return TSR_OK;
