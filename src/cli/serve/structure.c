@@ -70,12 +70,20 @@ tsr_status serve_grammar_get(const serve_server *server, tsr_grammar_kind kind, 
     if (*out != NULL)
         return TSR_OK;
     tsr_grammar *compiled = NULL;
-    const tsr_status status =
+    tsr_grammar_state *start = NULL;
+    tsr_status status =
         tsr_grammar_create(tsr_grammar_params(.tokenizer = server->tokenizer, .kind = kind,
                                               .text = text, .size_bytes = size),
                            &compiled);
-    if (status != TSR_OK)
+    /* A grammar that is too ambiguous for any text is refused here: a text that cannot begin is an
+     * error of the whole step. */
+    if (status == TSR_OK)
+        status = tsr_grammar_state_create(compiled, NULL, &start);
+    tsr_grammar_state_destroy(&start);
+    if (status != TSR_OK) {
+        tsr_grammar_destroy(&compiled);
         return status;
+    }
     serve_grammar *g = cli_alloc(1, sizeof *g);
     *g = (serve_grammar){.users = 1, .kind = kind, .size = size, .grammar = compiled};
     g->text = cli_alloc(size + 1, 1);
