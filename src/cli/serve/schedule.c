@@ -401,17 +401,20 @@ static tsr_status add_sequence(const serve_schedule *d, const char **at, int *se
     return status;
 }
 
-/* Gives a choice the slot of its sequence on rank 0. */
+/* Gives a choice the slot of its sequence on rank 0. If the client has gone since the choice was
+ * added to the orders, the sequence is removed before the next step. */
 static tsr_status begin_slot(serve_schedule *d, int index, int sequence)
 {
     serve_choice *c = d->added[index];
     pthread_mutex_lock(&d->server->lock);
-    c->sequence = sequence;
-    d->slots[sequence] = (slot){.choice = c, .used = true};
+    d->slots[sequence] = (slot){.choice = c, .used = true, .removes = c == NULL};
     d->added[index] = NULL;
-    d->server->running++;
+    if (c != NULL) {
+        c->sequence = sequence;
+        d->server->running++;
+    }
     pthread_mutex_unlock(&d->server->lock);
-    return begin_stream(d->server, c);
+    return c != NULL ? begin_stream(d->server, c) : TSR_OK;
 }
 
 /* Carries out the orders. All ranks call this with the same orders. */
