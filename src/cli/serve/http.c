@@ -367,8 +367,12 @@ static void find_route(const serve_server *server, struct MHD_Connection *from, 
         serve_refuse(problem, 401, "", "the API key is missing or wrong");
 }
 
+/* Keeps bodies only for routes that read them, all of which need the key: others than the server's
+ * clients must not fill its memory. */
 static void add_body(exchange *c, const char *data, size_t size)
 {
+    if (strcmp(c->route->method, "POST") != 0)
+        return;
     const size_t limit = (size_t)serve_chosen.body_limit << 20;
     c->too_large = c->too_large || size > limit - c->body.size;
     if (c->too_large)
