@@ -454,6 +454,20 @@ static uint64_t seed_of(const serve_request *r, const values *v)
     return v->has_seed ? (uint64_t)v->seed : seed;
 }
 
+/* A tokenizer may have more tokens than the model. */
+static bool check_tokens(const serve_server *server, const serve_request *r, serve_problem *problem)
+{
+    for (int64_t i = 0; i < r->id_count; i++)
+        if (r->ids[i] >= server->vocabulary) {
+            serve_refuse(problem, 400, r->chat ? "messages" : "prompt",
+                         "the prompt has the token %" PRId32
+                         ", but the model's vocabulary has only 0 to %" PRId64,
+                         r->ids[i], server->vocabulary - 1);
+            return false;
+        }
+    return true;
+}
+
 static bool check_length(const serve_server *server, const serve_request *r, serve_problem *problem)
 {
     if (r->id_count < server->context)
@@ -479,7 +493,7 @@ static bool fill_request(const serve_server *server, serve_request *r, serve_pro
         !(r->chat ? encode_messages(server, json_object_get(r->body, "messages"), r, problem)
                   : encode_prompt(server, json_object_get(r->body, "prompt"), r, problem)) ||
         !serve_read_structure(server, r, problem) || !serve_require_tools(server, r, problem) ||
-        !check_length(server, r, problem))
+        !check_length(server, r, problem) || !check_tokens(server, r, problem))
         return false;
     r->stream = v.stream;
     r->max_tokens = v.max_completion_tokens > 0 ? v.max_completion_tokens : v.max_tokens;

@@ -1,5 +1,6 @@
 /* Texts of a given form: the parameters `response_format` and `grammar`, and the compiled grammars,
  * which are kept for later requests. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -185,6 +186,14 @@ bool serve_set_grammar(const serve_server *server, serve_request *r, tsr_grammar
         serve_refuse(problem, 400, parameter,
                      "only one of response_format, grammar and a required tool can say what the "
                      "text is");
+        return false;
+    }
+    /* The generator refuses such grammars, too, but that would end the server. */
+    if (tsr_tokenizer_size(server->tokenizer) > server->vocabulary) {
+        serve_refuse(problem, 400, parameter,
+                     "grammars are not supported: the tokenizer has %" PRId32
+                     " tokens, but the model's vocabulary only %" PRId64,
+                     tsr_tokenizer_size(server->tokenizer), server->vocabulary);
         return false;
     }
     if (serve_grammar_get(server, kind, text, size, &r->grammar) == TSR_OK)
