@@ -186,6 +186,7 @@ static enum MHD_Result generate(serve_server *server, struct MHD_Connection *to,
 {
     serve_problem problem = {0};
     serve_request *r = serve_request_read(server, chat, c->body.data, c->body.size, &problem);
+    serve_text_finish(&c->body); /* the text may be generated long after this */
     if (r == NULL)
         return answer_problem(server, to, &problem);
     r->socket = socket_of(to);

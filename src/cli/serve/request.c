@@ -514,6 +514,19 @@ static bool fill_request(const serve_server *server, serve_request *r, serve_pro
     return true;
 }
 
+/* Frees the members of the body that nothing points into, so that requests that wait need little
+ * memory. */
+static void keep_members(serve_request *r)
+{
+    json_t *kept = json_object(), *unused = r->body, *stop = json_object_get(r->body, "stop"),
+           *tools = r->tools != NULL ? json_object_get(r->body, "tools") : NULL;
+    const bool good = kept != NULL && (stop == NULL || json_object_set(kept, "stop", stop) == 0) &&
+                      (tools == NULL || json_object_set(kept, "tools", tools) == 0);
+    if (good)
+        r->body = kept;
+    json_decref(good ? unused : kept);
+}
+
 serve_request *serve_request_read(const serve_server *server, bool chat, const char *body,
                                   size_t size, serve_problem *problem)
 {
@@ -526,8 +539,10 @@ serve_request *serve_request_read(const serve_server *server, bool chat, const c
     r->users = 1;
     r->socket = -1;
     name_request(r);
-    if (fill_request(server, r, problem))
+    if (fill_request(server, r, problem)) {
+        keep_members(r);
         return r;
+    }
     serve_request_leave(r);
     return NULL;
 }

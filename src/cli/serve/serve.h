@@ -105,7 +105,7 @@ struct serve_request {
     int64_t max_tokens; /* 0: until the context is full */
     const char **stops; /* point into `body` */
     int stop_count;
-    json_t *body;
+    json_t *body;           /* only the members into which the request points */
     serve_grammar *grammar; /* NULL: any text */
     const json_t *tools;    /* points into `body`; NULL: none */
     serve_tool_choice tool_choice;

@@ -114,9 +114,11 @@ static bool read_choice(const json_t *value, serve_request *r, serve_problem *pr
     r->tool_choice = SERVE_TOOLS_REQUIRED;
     if (word != NULL && strcmp(word, "required") == 0)
         return true;
-    r->tool_name = name;
-    if (find_tool(r->tools, name) != NULL)
+    const json_t *tool = find_tool(r->tools, name);
+    if (tool != NULL) {
+        r->tool_name = name_of(tool); /* as long as the tools, which the request keeps */
         return true;
+    }
     serve_refuse(problem, 400, "tool_choice",
                  "tool_choice is neither none, auto, required nor {\"type\": \"function\", "
                  "\"function\": {\"name\": …}} with the name of a tool");
