@@ -578,7 +578,7 @@ void serve_http_stop(serve_server *server)
     if (server->daemon == NULL)
         return;
     struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += LAST_SECONDS;
     const MHD_socket listener = MHD_quiesce_daemon(server->daemon);
     pthread_mutex_lock(&server->lock);

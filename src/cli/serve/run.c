@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "cli/commands.h"
 #include "cli/lib/terminal.h"
@@ -85,6 +86,17 @@ static int begin(serve_server *s)
     return status == TSR_OK ? CLI_DONE : cli_failed_in("serve", inference_problem(&s->job));
 }
 
+/* Timeouts use the monotonic clock, because the idle server must wake up also after the system time
+ * has been set back: other ranks wait for it. */
+static void init_changed(pthread_cond_t *changed)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
 static int run(int argc, char **argv)
 {
     int code = serve_options_read(argc, argv);
@@ -95,10 +107,8 @@ static int run(int argc, char **argv)
     if (!serve_is_utf8(name, strlen(name)))
         return cli_usage_error("serve: the model's name '%s' is not UTF-8; --name gives another",
                                name);
-    serve_server s = {.name = name,
-                      .number = -1,
-                      .lock = PTHREAD_MUTEX_INITIALIZER,
-                      .changed = PTHREAD_COND_INITIALIZER};
+    serve_server s = {.name = name, .number = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
+    init_changed(&s.changed);
     code = begin(&s);
     serve_http_stop(&s);
     serve_close(&s);
@@ -107,6 +117,7 @@ static int run(int argc, char **argv)
     serve_grammars_finish();
     tsr_tokenizer_close(&s.tokenizer);
     inference_close(&s.job);
+    pthread_cond_destroy(&s.changed);
     return code;
 }
 
