@@ -82,8 +82,11 @@ static int begin(serve_server *s)
     pthread_mutex_unlock(&s->lock);
     if (status != TSR_OK)
         serve_schedule_fail(d, inference_problem(&s->job));
+    const int code =
+        status == TSR_OK ? CLI_DONE : cli_failed_in("serve", inference_problem(&s->job));
+    serve_close(s); /* its sequences use grammars, which the schedule keeps */
     serve_schedule_destroy(&d);
-    return status == TSR_OK ? CLI_DONE : cli_failed_in("serve", inference_problem(&s->job));
+    return code;
 }
 
 /* Timeouts use the monotonic clock, because the idle server must wake up also after the system time
