@@ -891,6 +891,27 @@ START_TEST(a_signal_lets_texts_end)
 }
 END_TEST
 
+/* A client that goes away gives up its place in the queue, although the texts before it go on. */
+START_TEST(absent_clients_do_not_fill_the_queue)
+{
+    server s = start(SERVE "--parallel 1 --context 512 --queue 200");
+    int clients[2];
+    for (int i = 0; i < 2; i++) {
+        clients[i] =
+            ask(&s, "POST", "/v1/completions", "", "{" PROMPT ", \"max_tokens\": 500, \"n\": 128}");
+        await_metric(&s, "requests_total", i + 1);
+    }
+    close(clients[1]);
+    await_metric(&s, "requests_cancelled_total", 1);
+    ck_assert_double_ge(metric(&s, "requests_waiting"), 1);
+    ck_assert_double_lt(metric(&s, "requests_waiting"), 128);
+    close(clients[0]);
+    await_metric(&s, "requests_cancelled_total", 2);
+    ck_assert_double_eq(metric(&s, "requests_waiting"), 0);
+    stop(&s);
+}
+END_TEST
+
 /* systemd learns that the server is ready, and that it ends. */
 START_TEST(systemd_is_told)
 {
@@ -1220,6 +1241,7 @@ TESTS(serve)
     tcase_add_test(tests, health_and_models_are_told);
     tcase_add_test(tests, keys_are_needed);
     tcase_add_test(tests, a_signal_lets_texts_end);
+    tcase_add_test(tests, absent_clients_do_not_fill_the_queue);
     tcase_add_test(tests, systemd_is_told);
     tcase_add_test(tests, the_grace_ends);
     tcase_add_test(tests, texts_wait_for_pages);

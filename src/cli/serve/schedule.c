@@ -15,6 +15,8 @@
  * often it looks for processes that join, in seconds. */
 #define BEAT_SECONDS 0.5
 #define GROW_SECONDS 2.0
+/* How often a server looks for waiting requests whose clients have gone, in seconds. */
+#define GONE_SECONDS 0.5
 
 /* What all ranks do before a step, as rank 0 sends it: this head, the numbers of the sequences to
  * remove (int64_t), and for each new text an addition, which its ids, biases and grammar follow. */
@@ -41,6 +43,7 @@ struct serve_schedule {
     int end_count;
     double deadline;      /* when running texts end after a signal; 0: there was none */
     double beat, growth;  /* when the last step was made, and the last search for processes */
+    double looked;        /* when the last search for clients that have gone was made */
     serve_choice **added; /* [parallel]: the choices of this step's additions without a slot */
     int added_count;
     serve_text orders;
@@ -200,6 +203,28 @@ static bool is_gone(serve_request *r)
     return r->cancelled;
 }
 
+/* Ends the waiting requests whose clients have gone, which would fill the queue. Needs the lock. */
+static void end_gone(serve_schedule *d)
+{
+    const double now = serve_now();
+    if (now < d->looked + GONE_SECONDS)
+        return;
+    d->looked = now;
+    const serve_request *last = NULL;
+    for (serve_choice *c = d->server->first; c != NULL; c = c->next) {
+        if (c->request != last)
+            (void)is_gone(c->request);
+        last = c->request;
+    }
+    for (serve_choice *c = d->server->first, *next; c != NULL; c = next) {
+        next = c->next;
+        if (c->request->cancelled) {
+            end_request(d, c->request);
+            next = d->server->first;
+        }
+    }
+}
+
 static void order_removals(serve_schedule *d, serve_text *out, orders *head)
 {
     for (int64_t i = 0; i < serve_chosen.parallel; i++)
@@ -272,6 +297,7 @@ static void give_orders(serve_schedule *d, serve_text *out)
         serve_text_add(out, (const char *)&head, sizeof head);
         obey_signals(d);
         end_late(d);
+        end_gone(d);
         if (s->unavailable[0] != '\0')
             fail_waiting(d, s->unavailable);
         order_removals(d, out, &head);
