@@ -135,6 +135,14 @@ static void fail_running(serve_schedule *d, const char *why)
             fail_request(d, d->slots[i].choice->request, why);
 }
 
+static bool has_begun(const serve_request *r)
+{
+    for (int i = 0; i < r->choice_count; i++)
+        if (r->choices[i].sequence >= 0 || r->choices[i].generated > 0)
+            return true;
+    return false;
+}
+
 /* Reacts to signals: the first one refuses new requests and sets the deadline of running ones.
  * Needs the lock. */
 static void obey_signals(serve_schedule *d)
@@ -147,10 +155,10 @@ static void obey_signals(serve_schedule *d)
         d->server->stopping = true;
         serve_notify("STOPPING=1");
     }
-    /* Texts that have begun go on, also those that wait since ranks have changed. */
+    /* Requests of which a text has begun go on, also those that wait since ranks have changed. */
     for (serve_choice *c = d->server->first, *next; c != NULL; c = next) {
         next = c->next;
-        if (c->generated == 0 && c->request->left == c->request->choice_count) {
+        if (!has_begun(c->request)) {
             fail_request(d, c->request, why);
             next = d->server->first;
         }
