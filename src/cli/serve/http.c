@@ -118,6 +118,18 @@ typedef struct event_reader {
     struct MHD_Connection *connection;
 } event_reader;
 
+/* Moves the events that have not been read to the start when they are the smaller part, so that all
+ * moves together cost no more than the events. The texts of all requests wait meanwhile. */
+static void forget_read_events(serve_request *r)
+{
+    const size_t left = r->events.size - r->events_read;
+    if (left > r->events_read)
+        return;
+    memmove(r->events.data, r->events.data + r->events_read, left);
+    r->events.size = left;
+    r->events_read = 0;
+}
+
 static ssize_t read_events(void *user, uint64_t position, char *to, size_t most)
 {
     event_reader *reader = user;
@@ -125,11 +137,12 @@ static ssize_t read_events(void *user, uint64_t position, char *to, size_t most)
     ssize_t size = 0;
     (void)position;
     pthread_mutex_lock(&reader->server->lock);
-    if (r->events.size > 0) {
-        size = (ssize_t)(r->events.size < most ? r->events.size : most);
-        memcpy(to, r->events.data, (size_t)size);
-        r->events.size -= (size_t)size;
-        memmove(r->events.data, r->events.data + size, r->events.size);
+    if (r->events.size > r->events_read) {
+        const size_t left = r->events.size - r->events_read;
+        size = (ssize_t)(left < most ? left : most);
+        memcpy(to, r->events.data + r->events_read, (size_t)size);
+        r->events_read += (size_t)size;
+        forget_read_events(r);
     } else if (r->ended) {
         size = MHD_CONTENT_READER_END_OF_STREAM;
     } else {

@@ -118,7 +118,8 @@ struct serve_request {
     bool ended;
     bool cancelled;                   /* the client has gone */
     double arrived;                   /* of serve_now */
-    serve_text events;                /* with `stream`: events that have not been sent yet */
+    serve_text events;                /* with `stream`: events, the last of which wait to be sent */
+    size_t events_read;               /* bytes of `events` that have been sent */
     serve_problem failed;             /* the server could not complete the texts */
     struct MHD_Connection *suspended; /* waits for more events, or for the end */
     int socket;                       /* the connection's; −1: it was closed */
