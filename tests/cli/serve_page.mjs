@@ -116,6 +116,8 @@ const made = await evaluate(`({harm: window.harm ?? 0, wrong: document.querySele
 point(made.harm === 0 && made.wrong === 0 && JSON.stringify(made.links) === '["https:"]' && made.code === 1 && made.cells === 2 && made.items === 2,
   'a hostile reply runs nothing, and is shown', made);
 await picture('hostile');
+point(await evaluate(`(() => { const box = document.createElement('div'); markdown(box, '>'.repeat(30000)); return box.querySelectorAll('blockquote').length; })()`) === 20,
+  'quotes in quotes have a limit');
 
 await evaluate(`$('theme').click()`);
 await picture('other-theme');
