@@ -131,7 +131,8 @@ static uint64_t blocks_of(const cut *how)
 /* True if the kernel can merge ranges, and is the fastest way. */
 static bool joins(const tsr__attention *c, const cut *how)
 {
-    return !tsr_stream_device(c->stream)->traits.few_invocations &&
+    const tsr_device *device = tsr_stream_device(c->stream);
+    return !device->traits.few_invocations && !device->isolates_workgroups &&
            blocks_of(how) <= MAX_COUNTERS && admitted(c, true, true);
 }
 

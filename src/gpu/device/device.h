@@ -100,6 +100,9 @@ struct tsr_device {
     tsr__subnormals subnormals;
     /* kernels that compute with infinities must have the execution mode SignedZeroInfNanPreserve */
     bool infinities_by_mode;
+    /* workgroups may not see what other workgroups of their dispatch have written, even after
+     * barriers of device scope */
+    bool isolates_workgroups;
     bool self_tested; /* kernels are tested before their first use (self_test/self_test.h) */
     /* Returns an error if a pipeline's shader failed its self-test. Sets *settled to whether the
      * result is final: later calls for the same pipeline would return the same. NULL: there are no

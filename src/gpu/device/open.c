@@ -312,6 +312,13 @@ static bool keeps_infinities(VkDriverId driver, uint32_t vendor)
             vendor == TSR__VENDOR_INTEL);
 }
 
+/* Metal has had fences among workgroups since version 3.2. Without them, MoltenVK ignores that a
+ * barrier has device scope and that memory is coherent (KhronosGroup/MoltenVK#2497). */
+static bool isolates_workgroups(VkDriverId driver)
+{
+    return driver == VK_DRIVER_ID_MOLTENVK;
+}
+
 static double work_limit_of(const tsr_device_info *info, const tsr__capabilities *capabilities)
 {
     if (info->type == TSR_DEVICE_CPU)
@@ -383,6 +390,7 @@ static tsr_status open_chosen(tsr__instance *instance, const tsr__device_facts *
                                                           : TSR__SUBNORMALS_BY_CODE;
     device->infinities_by_mode = capabilities->f32_infinities && device_class == TSR__CLASS_GPU &&
                                  !keeps_infinities(capabilities->driver, info->vendor_id);
+    device->isolates_workgroups = isolates_workgroups(capabilities->driver);
     device->subgroups_demanded = tsr__probe_subgroups(capabilities, info);
     device->storage = params->force_packed_storage ? TSR__STORAGE_W32 : tsr__storage_of(info);
     device->disk_cache = !params->cache_in_memory;
