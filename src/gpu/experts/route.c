@@ -2,6 +2,7 @@
 #include "shaders/params/route.h"
 #include "base/given.h"
 #include "base/struct_size.h"
+#include "gpu/device/device.h"
 #include "gpu/experts/experts.h"
 #include "gpu/internal.h"
 #include "tensor/check.h"
@@ -83,16 +84,17 @@ static tsr_status require_choice(const char *op, tsr_stream *stream, const tsr_t
 }
 
 /* A workgroup is larger for more experts, so that each invocation compares few with all others. */
-static uint32_t threads_for(int64_t experts)
+static uint32_t threads_for(const tsr_device *device, int64_t experts)
 {
-    return experts > 128 ? 256 : 64;
+    const uint32_t few = 64, many = 256;
+    return experts > 128 && device->info.max_workgroup_invocations >= many ? many : few;
 }
 
 static void set_dispatch(tsr__dispatch *dispatch, const tsr__pairs *pairs, int64_t experts,
                          const tsr_route_params *params)
 {
     dispatch->spec_count = 3;
-    dispatch->spec[0] = threads_for(experts);
+    dispatch->spec[0] = threads_for(pairs->ids->buffer->device, experts);
     dispatch->spec[1] = ((uint32_t)experts + dispatch->spec[0] - 1) / dispatch->spec[0];
     dispatch->spec[2] = (uint32_t)params->gating;
     dispatch->work = (double)pairs->tokens * (double)experts * (double)experts;

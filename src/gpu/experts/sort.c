@@ -4,12 +4,16 @@
 #include "shaders/params/route.h"
 #include "tensor/check.h"
 
-enum { THREADS = 256 };
+/* The number of invocations, a power of two. Not every device can run more than 128. */
+static uint32_t threads_on(const tsr_device *device)
+{
+    return device->info.max_workgroup_invocations >= 256 ? 256 : 128;
+}
 
 tsr_status tsr__sort_check(const char *op, const tsr_stream *stream, const tsr__pairs *pairs)
 {
     const tsr_device *device = tsr_stream_device(stream);
-    const uint64_t most = (uint64_t)device->traits.most_iterations / 2 * THREADS;
+    const uint64_t most = (uint64_t)device->traits.most_iterations / 2 * threads_on(device);
     const uint64_t count = (uint64_t)pairs->tokens * pairs->chosen;
     TSR__REQUIRE(count <= most, "%s: there are %llu pairs; at most %llu on this device", op,
                  (unsigned long long)count, (unsigned long long)most);
@@ -33,7 +37,7 @@ tsr_status tsr__sort_pairs(tsr_stream *stream, const tsr__pairs *pairs, uint32_t
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_ROUTE_SORT,
         .spec_count = 1,
-        .spec = {THREADS},
+        .spec = {threads_on(tsr_stream_device(stream))},
         .push = &push,
         .push_bytes = sizeof push,
         .work = (double)push.pairs * 2 * experts,
