@@ -14,6 +14,9 @@
 #define MOST_COPIED_STATES (TSR_GRAMMAR_MAX_SIZE / 2)
 
 #define TOO_MANY 1000000000 /* states */
+/* How many expressions are measured and built, counted in each copy. Those that read nothing, such
+ * as "", need no states, so the limit of states does not bound their copies. */
+#define MOST_PARTS (16 * TSR_GRAMMAR_MAX_SIZE)
 
 /* heights of rules that have not been measured, while others are */
 #define ENTERED (-1)
@@ -27,6 +30,7 @@ typedef struct builder {
     int16_t *heights; /* by rule: how many rules are inside each other, with this one */
     int32_t *queue;   /* the rules that are called */
     size_t queued;
+    int64_t parts;                 /* see MOST_PARTS */
     bool calls;                    /* all rules are called */
     const tsr__expression *repeat; /* the outermost repetition that is being built */
 } builder;
@@ -36,10 +40,11 @@ typedef struct builder {
 /* Returns about how many states an expression needs. A rule that is called counts as 1. With
  * `inlines`, returns −1 if there is a loop or such a rule. *height becomes the most rules inside
  * each other. */
-static int64_t size_of(const builder *b, int32_t expression, bool inlines, int *height)
+static int64_t size_of(builder *b, int32_t expression, bool inlines, int *height)
 {
     const tsr__expression *e = &b->expressions->list[expression];
     int64_t sum = 0, size;
+    b->parts++;
     switch (e->kind) {
     case TSR__EXPRESSION_LITERAL:
         return e->count;
@@ -112,18 +117,21 @@ static void measure_rules(builder *b)
 
 /* States ------------------------------------------------------------------------------------- */
 
+static tsr_status too_large(const builder *b, int most, const char *what)
+{
+    const tsr__expression *e = b->repeat;
+    return e ? tsr__fail(TSR_ERR_INVALID,
+                         "grammar: line %d, column %d: with this repetition the grammar has more "
+                         "than %d %s",
+                         (int)e->line, (int)e->column, most, what)
+             : tsr__fail(TSR_ERR_INVALID, "grammar: it has more than %d %s", most, what);
+}
+
 static tsr_status add_state(builder *b, tsr__state state, int32_t *out)
 {
     tsr__automaton *a = b->out;
-    if (a->count >= TSR_GRAMMAR_MAX_SIZE) {
-        const tsr__expression *e = b->repeat;
-        return e ? tsr__fail(TSR_ERR_INVALID,
-                             "grammar: line %d, column %d: with this repetition the grammar has "
-                             "more than %d states",
-                             (int)e->line, (int)e->column, TSR_GRAMMAR_MAX_SIZE)
-                 : tsr__fail(TSR_ERR_INVALID, "grammar: it has more than %d states",
-                             TSR_GRAMMAR_MAX_SIZE);
-    }
+    if (a->count >= TSR_GRAMMAR_MAX_SIZE)
+        return too_large(b, TSR_GRAMMAR_MAX_SIZE, "states");
     void *states = a->states, *alike = a->alike;
     TSR__TRY(tsr__grow(&states, &a->capacity, a->count + 1, sizeof *a->states));
     a->states = states;
@@ -323,6 +331,8 @@ static tsr_status build(builder *b, int32_t expression, int32_t next, int32_t *o
 {
     const tsr__expression *e = &b->expressions->list[expression];
     int32_t state = next, part;
+    if (++b->parts > MOST_PARTS)
+        return too_large(b, MOST_PARTS, "parts");
     switch (e->kind) {
     case TSR__EXPRESSION_LITERAL:
         return build_literal(b, e, next, out);

@@ -44,6 +44,7 @@ START_TEST(repetitions)
     GBNF("root ::= \"a\"{0}", "", NULL, "a");
     GBNF("root ::= (\"a\" [bc]){1, 2}", "ab", "acab", NULL, "", "ababab");
     GBNF("root ::= \"ab\"*?", "", "abab", NULL, "aba");
+    GBNF("root ::= \"a\" \"\"{65536} \"\"{0,3}", "a", NULL, "", "aa");
 }
 END_TEST
 
@@ -109,6 +110,10 @@ START_TEST(mistakes_have_a_place)
         {"root ::= \"a\"******", "line 1, column 17: more than 4 repetitions of repetitions"},
         {"root ::= \"ab\"{65536}{65536}",
          "line 1, column 21: with this repetition the grammar has more than 1048576 states"},
+        {"root ::= \"\"{65536}{65536}{65536}",
+         "line 1, column 26: with this repetition the grammar has more than 16777216 parts"},
+        {"root ::= (\"a\" ((\"\" \"\"){0}){65536}){65536}",
+         "line 1, column 35: with this repetition the grammar has more than 16777216 parts"},
         {"root ::= \"a\" b ::= \"c\"", "line 1, column 14: a rule must begin in a line of its own"},
         {"root ::= $", "line 1, column 10: '$' cannot be here"},
         {"+", "line 1, column 1: a rule must begin with its name, of letters, digits, '-' and '_'"},
