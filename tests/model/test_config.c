@@ -254,6 +254,10 @@ static const struct {
     {EXPERTS("glm4_moe") ", \"n_routed_experts\": 4, \"num_experts_per_tok\": 2, "
                          "\"n_shared_experts\": -2}",
      "config.json: there are -2 shared experts; 0 to 1024 are possible"},
+    {EXPERTS("glm4_moe") ", \"n_routed_experts\": 4, \"num_experts_per_tok\": 2, "
+                         "\"n_shared_experts\": 3, "
+                         "\"moe_intermediate_size\": 9223372036854775807}",
+     "config.json: an expert has 9223372036854775807 hidden features; 1 to 8388608 are possible"},
     {EXPERTS("qwen2_moe") ", \"num_experts\": 4, \"num_experts_per_tok\": 2, "
                           "\"shared_expert_intermediate_size\": -2}",
      "config.json: the shared expert has -2 hidden features; 0 to 8388608 are possible"},

@@ -41,6 +41,14 @@ static tsr_status check_groups(const char *where, const tsr_model_experts *e)
     return TSR_OK;
 }
 
+static tsr_status check_hidden(const char *where, const tsr_model_experts *e)
+{
+    TSR__REQUIRE(e->hidden >= 1 && e->hidden <= TSR_MODEL_MAX_HIDDEN,
+                 "%s: an expert has %" PRId64 " hidden features; 1 to %d are possible", where,
+                 e->hidden, TSR_MODEL_MAX_HIDDEN);
+    return TSR_OK;
+}
+
 tsr_status tsr__experts_check(const char *where, const tsr_model_experts *e)
 {
     TSR__REQUIRE(e->count >= 1 && e->count <= MOST_EXPERTS,
@@ -50,9 +58,7 @@ tsr_status tsr__experts_check(const char *where, const tsr_model_experts *e)
                  "%s: a token uses %" PRId64 " of %" PRId64
                  " experts; 1 to %d, and at most all, are possible",
                  where, e->used, e->count, MOST_USED);
-    TSR__REQUIRE(e->hidden >= 1 && e->hidden <= TSR_MODEL_MAX_HIDDEN,
-                 "%s: an expert has %" PRId64 " hidden features; 1 to %d are possible", where,
-                 e->hidden, TSR_MODEL_MAX_HIDDEN);
+    TSR__TRY(check_hidden(where, e));
     TSR__REQUIRE(e->count * e->hidden <= MOST_HIDDEN,
                  "%s: %" PRId64 " experts of %" PRId64
                  " hidden features are too many; %d features of all experts are possible",
@@ -102,6 +108,7 @@ static tsr_status take_shared(const tsr__facts *facts, tsr_model_experts *out)
         TSR__REQUIRE(count >= 0 && count <= MOST_EXPERTS,
                      "%s: there are %" PRId64 " shared experts; 0 to %d are possible", facts->file,
                      count, MOST_EXPERTS);
+        TSR__TRY(check_hidden(facts->file, out));
         out->shared_hidden = count * out->hidden;
     }
     out->shared_gate = out->shared_gate && out->shared_hidden > 0;
