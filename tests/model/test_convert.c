@@ -887,6 +887,30 @@ START_TEST(whole_words_that_merging_does_not_make_are_refused)
 }
 END_TEST
 
+/* A norm in a block format, as a damaged file may say. */
+START_TEST(vectors_of_blocks_are_refused)
+{
+    static const char name[] = "output_norm.weight";
+    enum { NAME = sizeof name - 1 };
+    tsr__file file;
+    char *text, path[160];
+    uint64_t found = 0;
+    ck_assert_ok(tsr__file_open(STORIES "-f32.gguf", &file));
+    ck_assert_ok(tsr__file_load(&file, 0, file.size, "the file", &text));
+    while (found + NAME + 16 <= file.size && memcmp(text + found, name, NAME) != 0)
+        found++;
+    /* The type follows the number of dimensions and the only dimension. */
+    ck_assert_int_eq(text[found + NAME], 1);
+    ck_assert_int_eq(text[found + NAME + 12], 0);
+    text[found + NAME + 12] = 8;
+    folder_write(&work, "v.gguf", text, file.size, path);
+    refuses(path, at("folder"), NULL, TSR_ERR_UNSUPPORTED,
+            "model: tensor output_norm.weight is q8_0, a block format; vectors must be floats");
+    tsr__free(text);
+    tsr__file_close(&file);
+}
+END_TEST
+
 /* What the other format cannot express ------------------------------------------------------- */
 
 START_TEST(configurations_are_refused)
@@ -1403,6 +1427,7 @@ TESTS(convert)
     tcase_add_test(tests, words_by_classes_travel);
     tcase_add_test(tests, whole_words_that_merging_does_not_make_are_refused);
     tcase_add_loop_test(tests, byte_level_tokenizers_are_refused, 0, 5);
+    tcase_add_test(tests, vectors_of_blocks_are_refused);
     tcase_add_test(tests, configurations_are_refused);
     tcase_add_test(tests, tokenizers_are_refused);
     tcase_add_test(tests, a_tokenizer_of_characters);

@@ -418,7 +418,13 @@ static tsr_status check_shape(const tsr__weights *w, const tsr__weight *place, i
                          : w->files->gguf          ? "in the metadata"
                                                    : "in config.json",
                          TSR__SHAPE(ndim, needed));
-    return tsr__elements_check(file);
+    TSR__TRY(tsr__elements_check(file));
+    /* Everything that reads a vector sees it as rows of one element. */
+    if (own_ndim == 1 && tsr__dtype_is_block(tsr__elements_dtype(file)))
+        return tsr__fail(TSR_ERR_UNSUPPORTED,
+                         "model: tensor %s is %s, a block format; vectors must be floats",
+                         file->name, file->dtype);
+    return TSR_OK;
 }
 
 tsr_status tsr__weight_place(const tsr__weights *w, int layer, const char *ours, int64_t expert,
