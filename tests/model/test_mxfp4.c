@@ -77,6 +77,15 @@ START_TEST(pairs)
                     "model: tensors w_blocks (f16 [2,1,8]) and w_scales (u8 [2,1]) are not the "
                     "blocks and scales of MXFP4");
     tsr__model_files_finish(&files);
+    ck_assert_error(
+        open_file("{\"w_blocks\":{\"dtype\":\"U8\",\"shape\":[0,4611686018427387904,16],"
+                  "\"data_offsets\":[0,0]},\"w_scales\":{\"dtype\":\"U8\",\"shape\":"
+                  "[0,4611686018427387904],\"data_offsets\":[0,0]}}",
+                  0, &files),
+        TSR_ERR_INVALID,
+        "model: tensors w_blocks (u8 [0,4611686018427387904,16]) and w_scales (u8 "
+        "[0,4611686018427387904]) are not the blocks and scales of MXFP4");
+    tsr__model_files_finish(&files);
     /* Without scales, blocks are an ordinary tensor. */
     ck_assert_ok(open_file("{\"w_blocks\":{\"dtype\":\"U8\",\"shape\":[32],"
                            "\"data_offsets\":[0,32]}}",

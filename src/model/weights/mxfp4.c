@@ -51,7 +51,9 @@ static tsr_status check_pair(const tsr_shard_param *blocks, const tsr_shard_para
                 blocks->ndim == scales->ndim + 1 && blocks->shape[scales->ndim] == BYTES;
     for (int d = 0; fits && d < scales->ndim; d++)
         fits = blocks->shape[d] == scales->shape[d];
-    TSR__REQUIRE(fits && scales->ndim >= 1,
+    /* Empty tensors may have any other dimensions. */
+    TSR__REQUIRE(fits && scales->ndim >= 1 &&
+                     scales->shape[scales->ndim - 1] <= INT64_MAX / ELEMENTS,
                  "model: tensors %s (%s %s) and %s (%s %s) are not the blocks and scales of MXFP4",
                  blocks->name, blocks->dtype, TSR__SHAPE(blocks->ndim, blocks->shape), scales->name,
                  scales->dtype, TSR__SHAPE(scales->ndim, scales->shape));
