@@ -156,8 +156,10 @@ typedef struct tsr__visit {
     uint64_t reading, search;
 } tsr__visit;
 
-/* Readings that are followed for one mask: about a second's work. */
-#define TSR__MOST_EFFORT (UINT64_C(1) << 24)
+/* The effort for one mask: about a second's work. A node of the trie that is visited counts as 1.
+ */
+#define TSR__MOST_EFFORT (UINT64_C(1) << 27)
+#define TSR__READING_EFFORT 8 /* of following a reading */
 
 struct tsr_grammar {
     const tsr_tokenizer *tokenizer;
@@ -172,7 +174,7 @@ struct tsr_grammar {
     size_t work_capacity, found_capacity, visited_size;
     size_t found_count;
     uint64_t search; /* the number of this search */
-    uint64_t effort; /* how many readings have been followed for this mask */
+    uint64_t effort; /* for this mask; see TSR__MOST_EFFORT */
     int32_t *path;   /* [longest + 1]: sets on the way to a node of the trie */
     size_t mask_words;
     tsr__mask once; /* the mask of a set that was asked for the first time */

@@ -7,9 +7,6 @@
 
 #include "grammar/grammar.h"
 
-/* Nodes that are visited in the time in which one reading is followed. */
-#define NODES_PER_EFFORT 8
-
 static void allow(const tsr__token_trie *t, uint32_t node, uint32_t *words)
 {
     for (uint32_t i = t->firsts[node]; i < t->firsts[node + 1]; i++)
@@ -24,11 +21,13 @@ static tsr_status walk(tsr_grammar *g, uint32_t node, int32_t set, tsr__mask *ou
     const uint32_t end = t->nexts[node], base = t->depths[node];
     int32_t *path = g->path;
     path[0] = set;
-    uint64_t visited = 0;
-    for (uint32_t n = node + 1; n < end; visited++) {
+    /* A rule may end at most nodes, for many stacks, so a walk that visits no node counts, too. */
+    if (++g->effort > TSR__MOST_EFFORT)
+        return tsr__too_ambiguous();
+    for (uint32_t n = node + 1; n < end;) {
         const uint32_t depth = t->depths[n] - base;
         int32_t next;
-        if (g->effort + visited / NODES_PER_EFFORT > TSR__MOST_EFFORT)
+        if (++g->effort > TSR__MOST_EFFORT)
             return tsr__too_ambiguous();
         TSR__TRY(tsr__readings_step(g, path[depth - 1], t->bytes[n], &next));
         if (next == 0) {
@@ -45,7 +44,6 @@ static tsr_status walk(tsr_grammar *g, uint32_t node, int32_t set, tsr__mask *ou
         }
         n++;
     }
-    g->effort += visited / NODES_PER_EFFORT;
     return TSR_OK;
 }
 

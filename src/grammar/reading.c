@@ -282,7 +282,7 @@ tsr_status tsr__readings_find(tsr_grammar *g, size_t count, const uint64_t *star
         TSR__TRY(note_visit(g, reading, &visited, &is_new));
         if (!is_new)
             continue;
-        g->effort++;
+        g->effort += TSR__READING_EFFORT;
         if (visited > 8 * (size_t)TSR_GRAMMAR_MAX_READINGS ||
             g->found_count >= TSR_GRAMMAR_MAX_READINGS || g->effort > TSR__MOST_EFFORT)
             return tsr__too_ambiguous();
@@ -329,7 +329,7 @@ tsr_status tsr__readings_step(tsr_grammar *g, int32_t set, uint8_t byte, int32_t
         if (byte >= state->low && byte <= state->high)
             starts[count++] = tsr__reading(state->next, (int32_t)(uint32_t)reading);
     }
-    g->effort += from->count;
+    g->effort += (uint64_t)TSR__READING_EFFORT * from->count;
     const tsr_status status = tsr__readings_find(g, count, starts, out);
     if (starts != few)
         tsr__free(starts);
