@@ -212,7 +212,7 @@ static const struct {
     {"{\"model_type\": \"smollm3\", " SIZES ", \"no_rope_layers\": [1, 0]}",
      "config.json: no_rope_layers has 2 entries for 3 layers"},
     {"{\"no_rope_layers\": [1, 2], \"model_type\": \"smollm3\", " SIZES "}",
-     "config.json: offset 23: an entry of no_rope_layers is neither 0 nor 1"},
+     "config.json: offset 23: an entry of no_rope_layers is 2; 0 or 1 is possible"},
     {"{\"model_type\": \"phi3\", " SIZES
      ", \"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": [1], \"long_factor\": []}}",
      "config.json: LongRoPE has 1 short and 0 long factors; 4 of each are needed"},
@@ -262,7 +262,7 @@ static const struct {
                           "\"shared_expert_intermediate_size\": -2}",
      "config.json: the shared expert has -2 hidden features; 0 to 8388608 are possible"},
     {"{\"mlp_only_layers\": [0, -1], \"model_type\": \"qwen3_moe\", " SIZES "}",
-     "config.json: offset 24: an entry of mlp_only_layers is no number of a layer"},
+     "config.json: offset 24: an entry of mlp_only_layers is -1; 0 to 1023 is possible"},
     {EXPERTS("gpt_oss") ", \"num_local_experts\": 4, \"num_experts_per_tok\": 2, "
                         "\"swiglu_limit\": -3}",
      "config.json: the factor of the experts' weights is 1, and the limit of their activation -3"},

@@ -1,4 +1,5 @@
 /* Reads config.json as Hugging Face writes it, and generation_config.json beside it. */
+#include <inttypes.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -146,7 +147,9 @@ static tsr_status read_no_rope(config_reader *r)
         const size_t at = r->json.at;
         TSR__TRY(tsr__json_signed(&r->json, &value));
         if (value != 0 && value != 1)
-            return tsr__json_fail(&r->json, at, "an entry of no_rope_layers is neither 0 nor 1");
+            return tsr__json_fail(&r->json, at,
+                                  "an entry of no_rope_layers is %" PRId64 "; 0 or 1 is possible",
+                                  value);
         TSR__TRY(add_layer_fact(r, &r->facts->ropes, value == 1));
     }
 }
@@ -167,7 +170,9 @@ static tsr_status read_dense_layers(config_reader *r)
         const size_t at = r->json.at;
         TSR__TRY(tsr__json_signed(&r->json, &layer));
         if (layer < 0 || layer >= TSR_MODEL_MAX_LAYERS)
-            return tsr__json_fail(&r->json, at, "an entry of %s is no number of a layer", r->key);
+            return tsr__json_fail(&r->json, at,
+                                  "an entry of %s is %" PRId64 "; 0 to %d is possible", r->key,
+                                  layer, TSR_MODEL_MAX_LAYERS - 1);
         dense->count = TSR_MODEL_MAX_LAYERS;
         dense->values[layer] = 1;
     }
