@@ -16,7 +16,7 @@
 #define TOO_MANY 1000000000 /* states */
 /* How many expressions are measured and built, counted in each copy. Those that read nothing, such
  * as "", need no states, so the limit of states does not bound their copies. */
-#define MOST_PARTS (16 * TSR_GRAMMAR_MAX_SIZE)
+#define MOST_PARTS (INT64_C(16) * TSR_GRAMMAR_MAX_SIZE)
 
 /* heights of rules that have not been measured, while others are */
 #define ENTERED (-1)
