@@ -955,6 +955,45 @@ START_TEST(the_grace_ends)
 }
 END_TEST
 
+/* A model one of whose weights is NaN: each request fails by itself, on one rank and on two. */
+START_TEST(nan_ends_texts_only)
+{
+    char path[] = "/tmp/tessera-XXXXXX", arguments[200], text[2048];
+    FILE *from = fopen(MODEL, "rb"), *to = fdopen(mkstemp(path), "wb");
+    ck_assert(from != NULL && to != NULL);
+    for (size_t size; (size = fread(text, 1, sizeof text, from)) > 0;)
+        ck_assert_uint_eq(fwrite(text, 1, size, to), size);
+    const long middle = ftell(from) / 2 / 64 * 64;
+    fclose(from);
+    for (size_t i = 0; i < sizeof text; i++)
+        text[i] = i % 2 == 0 ? 0 : 0x7e; /* NaN in f16 */
+    ck_assert(fseek(to, middle, SEEK_SET) == 0 && fwrite(text, 1, 64, to) == 64 && fclose(to) == 0);
+    for (int ranks = 1; ranks <= (TEST_HAVE_UCX ? 2 : 1); ranks++) {
+        int status = 0;
+        snprintf(arguments, sizeof arguments,
+                 ranks == 1 ? "serve %s --port 0 --parallel 2"
+                            : "launch -n 2 --no-prefix -- " TEST_TOOL
+                              " serve %s --port 0 --parallel 2",
+                 path);
+        server s = start(arguments);
+        for (int i = 0; i < 2; i++) {
+            json_t *json = post(&s, 503, "/v1/completions", "{" PROMPT ", \"max_tokens\": 20}");
+            const char *message = tool_text(tool_member(json, "error"), "message");
+            ck_assert_msg(strstr(message, "is NaN") != NULL, "%s", message);
+            json_decref(json);
+        }
+        ck_assert_int_eq(kill(s.pid, SIGTERM), 0);
+        ck_assert_int_eq(waitpid(s.pid, &status, 0), s.pid);
+        rewind(s.err);
+        text[fread(text, 1, sizeof text - 1, s.err)] = '\0';
+        ck_assert_msg(strstr(text, "serve: the model cannot go on") != NULL, "%s", text);
+        fclose(s.err);
+        fclose(s.out);
+    }
+    unlink(path);
+}
+END_TEST
+
 /* Three texts of 205 tokens in a cache for 256. */
 START_TEST(texts_wait_for_pages)
 {
@@ -1249,6 +1288,7 @@ TESTS(serve)
     tcase_add_test(tests, absent_clients_do_not_fill_the_queue);
     tcase_add_test(tests, systemd_is_told);
     tcase_add_test(tests, the_grace_ends);
+    tcase_add_test(tests, nan_ends_texts_only);
     tcase_add_test(tests, texts_wait_for_pages);
     tcase_add_test(tests, deadlines_end_requests);
     tcase_add_test(tests, ranks_serve_together);

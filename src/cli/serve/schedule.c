@@ -611,6 +611,19 @@ static tsr_status take_tokens(serve_schedule *d, int count)
 
 /* Steps ---------------------------------------------------------------------------------------- */
 
+/* Ends the texts of a step in which a logit was NaN, which all ranks notice. Their sequences are
+ * removed before the next step, after which the generator can go on. */
+static void fail_step(serve_schedule *d)
+{
+    char why[256];
+    snprintf(why, sizeof why, "the model cannot go on with the texts that run: %s",
+             tsr_last_error());
+    pthread_mutex_lock(&d->server->lock);
+    fail_running(d, why);
+    pthread_mutex_unlock(&d->server->lock);
+    cli_say("serve: %s", why);
+}
+
 tsr_status serve_schedule_run(serve_schedule *d, bool *ends)
 {
     serve_server *s = d->server;
@@ -635,6 +648,11 @@ tsr_status serve_schedule_run(serve_schedule *d, bool *ends)
         if (s->generator == NULL)
             continue;
         status = tsr_generator_step(s->generator, &count);
+        if (status == TSR_ERR_INVALID) {
+            if (s->listens)
+                fail_step(d);
+            continue;
+        }
         if (status == TSR_OK && s->listens)
             status = take_tokens(d, count);
         if (status != TSR_OK)
