@@ -36,6 +36,8 @@ TSR__ABSENT(tsr_stack_head_forward, tsr_stack *stack, const tsr_tensor *hidden,
 TSR__ABSENT(tsr_stack_head_backward, tsr_stack *stack, const tsr_layer_saved *saved,
             const tsr_tensor *dlogits, tsr_tensor **dhidden)
 TSR__ABSENT(tsr_stack_gather_logits, tsr_stack *stack, const tsr_tensor *logits, float *out)
+TSR__ABSENT(tsr_stack_get_choice, const tsr_stack_saved *saved, int block, tsr_moe_choice *out)
+TSR__ABSENT(tsr_stack_add_choice_biases, tsr_stack *stack, const float *const *changes)
 TSR__ABSENT(tsr_stack_set_dropout, tsr_stack *stack, float p, const tsr_random_params *random)
 
 /* generator.h */
