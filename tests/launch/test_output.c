@@ -75,6 +75,8 @@ START_TEST(prints_the_error_of_all_ranks_once)
     };
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++) {
         char arguments[512];
+        if (strcmp(commands[i].arguments, "generate~missing.gguf") == 0 && !TEST_HAVE_UCX)
+            continue; /* the ranks meet before they read a prompt */
         snprintf(arguments, sizeof arguments, "-n~4~--keep-going~%s~%s", TEST_TOOL,
                  commands[i].arguments);
         launched job = launch(arguments);
