@@ -232,11 +232,11 @@ static int compare_ranges(const void *a, const void *b)
 /* Sorts and unites the ranges from number `first` on. */
 static void unite_ranges(tsr__expressions *e, size_t first)
 {
-    tsr__character_range *all = e->ranges + first;
     const size_t count = e->range_count - first;
     size_t kept = 0;
     if (count == 0)
         return;
+    tsr__character_range *all = e->ranges + first;
     qsort(all, count, sizeof *all, compare_ranges);
     for (size_t i = 1; i < count; i++) {
         if (all[i].low > all[kept].high + 1)
