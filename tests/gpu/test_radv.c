@@ -127,9 +127,11 @@ static bool device_knows(tsr__shader shader)
     case TSR__SHADER_MATMUL_BLOCKS_INT8:
         return radv->int8_dot;
     case TSR__SHADER_MATMUL_COOPMAT:
+    case TSR__SHADER_MATMUL_GROUPED_COOPMAT:
     case TSR__SHADER_ATTENTION_COOPMAT:
         return info->coopmat;
     case TSR__SHADER_MATMUL_COOPMAT_BF16:
+    case TSR__SHADER_MATMUL_GROUPED_COOPMAT_BF16:
     case TSR__SHADER_ATTENTION_COOPMAT_BF16:
         return info->coopmat_bf16;
     case TSR__SHADER_MATMUL_COOPMAT2:
