@@ -75,21 +75,15 @@ uint quant_book_word(uint number)
     return quant_iq3_s[number];
 }
 
-// The bytes of a block of such a format start at multiples of 2.
-uint quant_load_u32(uvec2 block, uint byte)
-{
-    return tsr_load_u16(block, byte / 2u) | tsr_load_u16(block, byte / 2u + 1u) << 16;
-}
-
 // The levels of elements 4 · unit … 4 · unit + 3, as signed bytes. src/quant/code_books.c says how
-// the formats store them.
+// the formats store them. Their blocks start at multiples of 2.
 uint quant_book_levels(uvec2 block, uint unit)
 {
     uint octet = unit / 2u, entry, signs;
     if (QUANT_CODE == TSR_QUANT_IQ2_XXS) {
         uint at = 2u + octet / 4u * 8u;
         entry = tsr_load_u8(block, at + octet % 4u);
-        signs = quant_load_u32(block, at + 4u) >> (octet % 4u * 7u) & 127u;
+        signs = quant_load4(block, at + 4u, true, false) >> (octet % 4u * 7u) & 127u;
     } else if (QUANT_CODE == TSR_QUANT_IQ2_XS) {
         uint both = tsr_load_u16(block, 1u + octet);
         entry = (both & 511u);
@@ -100,7 +94,7 @@ uint quant_book_levels(uvec2 block, uint unit)
         signs = tsr_load_u8(block, 34u + octet);
     } else if (QUANT_CODE == TSR_QUANT_IQ3_XXS) {
         entry = tsr_load_u8(block, 2u + unit);
-        signs = quant_load_u32(block, 66u + octet / 4u * 4u) >> (octet % 4u * 7u) & 127u;
+        signs = quant_load4(block, 66u + octet / 4u * 4u, true, false) >> (octet % 4u * 7u) & 127u;
     } else {
         uint high = tsr_load_u8(block, 66u + unit / 8u) >> (unit % 8u) & 1u;
         entry = (tsr_load_u8(block, 2u + unit) | high << 8);
@@ -130,7 +124,7 @@ uint quant_digit_levels(uvec2 block, uint unit)
     uint e = 4u * unit, apart = e < 160u ? 32u : e < 240u ? 16u : 4u;
     uint from = e < 160u ? 0u : e < 240u ? 160u : 240u, first = e < 160u ? 0u : e < 240u ? 32u : 48u;
     uint digit = (e - from) / apart, power = digit == 0u ? 1u : digit == 1u ? 3u : digit == 2u ? 9u : digit == 3u ? 27u : 81u;
-    uvec4 bytes = quant_bytes(quant_load_u32(block, first + (e - from) % apart));
+    uvec4 bytes = quant_bytes(quant_load4(block, first + (e - from) % apart, true, false));
     uvec4 level = (((bytes * power & 255u) * 3u >> 8) - 1u) & 255u;
     return level.x | level.y << 8 | level.z << 16 | level.w << 24;
 }
