@@ -34,26 +34,40 @@ typedef struct tsr_convert_params {
      * from what was asked for. NULL: not called. */
     void (*note)(void *user, const char *sentence);
     void *user;
+    /* Instead of `dtype`, for GGUF files: a mixture of block formats, by one of the names that
+     * tsr_convert_mixture_at gives, such as "q4_k_m". NULL: none. */
+    const char *mixture;
 } tsr_convert_params;
 #define tsr_convert_params(...)                                                                    \
     (&(tsr_convert_params){.struct_size = sizeof(tsr_convert_params), __VA_ARGS__})
 
 typedef struct tsr_convert_stats {
     size_t struct_size;
-    uint64_t tensors;    /* number of tensors in the destination */
-    uint64_t kept;       /* number of matrices that have their source's dtype instead of `dtype` */
-    uint64_t read_bytes; /* bytes of weights in the source */
+    uint64_t tensors; /* number of tensors in the destination */
+    /* number of matrices that have their source's dtype instead of `dtype`, or f16 instead of a
+     * block format of the mixture */
+    uint64_t kept;
+    uint64_t read_bytes;    /* bytes of weights in the source */
     uint64_t written_bytes; /* bytes of all files of the destination */
 } tsr_convert_stats;
+
+/* Returns the name of a mixture, or NULL past the last one. A mixture chooses a block format for
+ * each matrix by what it is, by its layer and by the model's numbers of heads and experts, as
+ * llama.cpp's llama-quantize does under the same name: of "q4_k_m", most matrices are q4_k, and
+ * half of those of attention's values and of down are q6_k. Where rows are not whole blocks of 256
+ * elements, a format with blocks of 32 takes its place, and where they are not whole blocks of
+ * these either, f16. */
+TSR_API const char *tsr_convert_mixture_at(int index);
 
 /* Converts a model, with its tokenizer. `destination` is a GGUF file if its name ends in ".gguf".
  * If it has no extension, ends in "/" or is a folder that exists, it is a folder with config.json,
  * generation_config.json, model.safetensors and the tokenizer's files. An extension is a dot and
  * letters and digits, the first of which is a letter.
  *
- * - Matrices get the dtype `dtype`. A matrix keeps the dtype of the source if its rows are not
- * whole blocks of `dtype`. Norms, biases and learned positions are f32 in GGUF files; folders have
- * them as the source has them. A tensor whose dtype stays keeps its bits.
+ * - Matrices get the dtype `dtype`, or what the mixture says. Without a mixture, a matrix keeps the
+ * dtype of the source if its rows are not whole blocks of `dtype`. Norms, biases and learned
+ * positions are f32 in GGUF files; folders have them as the source has them. A tensor whose dtype
+ * stays keeps its bits.
  * - Matrices are transposed, and rows of q and k reordered, where the two formats differ.
  * - A byte-level BPE tokenizer becomes the keys tokenizer.ggml.* or tokenizer.json with
  *   tokenizer_config.json; a SentencePiece-style tokenizer becomes the same keys or
@@ -68,11 +82,12 @@ typedef struct tsr_convert_stats {
  * folder that have the names above are replaced or removed, one after the other; others stay.
  *
  * Errors: those of tsr_model_open for tensors, and of tsr_tokenizer_open;
- * TSR_ERR_INVALID if the destination has another extension, if it exists and `replace` is false, if
- * it is the source, for a value that is NaN, infinite or too large for `dtype`, naming the tensor;
- * TSR_ERR_UNSUPPORTED for a dtype, a configuration or a tokenizer that the destination's format
- * cannot express, naming it; TSR_ERR_IO, also if the disk is full or `progress` returned false;
- * TSR_ERR_NO_MEMORY. `params` and `out` may be NULL. */
+ * TSR_ERR_INVALID for an unknown mixture or one beside `dtype`, if the destination has another
+ * extension, if it exists and `replace` is false, if it is the source, for a value that is NaN,
+ * infinite or too large for `dtype`, naming the tensor; TSR_ERR_UNSUPPORTED for a dtype, a
+ * configuration or a tokenizer that the destination's format cannot express, naming it; TSR_ERR_IO,
+ * also if the disk is full or `progress` returned false; TSR_ERR_NO_MEMORY. `params` and `out` may
+ * be NULL. */
 TSR_API TSR_NODISCARD tsr_status tsr_model_convert(const tsr_model_file *source,
                                                    const char *destination,
                                                    const tsr_convert_params *params,

@@ -19,11 +19,37 @@
 static tsr_convert_params chosen = {.struct_size = sizeof chosen};
 static bool quiet;
 
+/* Reads the name of a mixture or of a dtype. */
+static bool read_type(void *user, const char *text, char *problem, size_t size)
+{
+    (void)user;
+    const char *name;
+    chosen.mixture = NULL;
+    chosen.dtype = 0;
+    for (int i = 0; (name = tsr_convert_mixture_at(i)) != NULL; i++)
+        if (strcmp(name, text) == 0) {
+            chosen.mixture = name;
+            return true;
+        }
+    if (cli_read_matrix_dtype(&chosen.dtype, text, problem, size))
+        return true;
+    /* the mixtures belong before the end of the sentence, ", not '…'" */
+    char *end = strstr(problem, ", not '");
+    size_t used = end != NULL ? (size_t)(end - problem) : strlen(problem);
+    for (int i = 0; (name = tsr_convert_mixture_at(i)) != NULL && used < size; i++)
+        used += (size_t)snprintf(problem + used, size - used, ", %s", name);
+    if (used < size)
+        snprintf(problem + used, size - used, ", not '%.40s'", text);
+    return false;
+}
+
 static const cli_option options[] = {
     {"type", "TYPE",
      "what matrices become: f32, f16 or bf16, or in GGUF files also a block format such as q8_0, "
-     "q4_0, q4_k or q6_k (default: each keeps its type; block formats become f32 in folders)",
-     .read = cli_read_matrix_dtype, .user = &chosen.dtype},
+     "q4_0, q4_k or q6_k, or a mixture of them as llama.cpp chooses it: q3_k_s, q3_k_m, q3_k_l, "
+     "q4_k_s, q4_k_m, q5_k_s or q5_k_m (default: each keeps its type; block formats become f32 in "
+     "folders)",
+     .read = read_type},
     {"force", NULL, "replace DESTINATION if it exists", .flag = &chosen.replace},
     {"no-tokenizer", NULL, "leave the tokenizer out", .flag = &chosen.weights_only},
     {"quiet", NULL, "show no progress, and no sentences about what DESTINATION has differently",
@@ -41,7 +67,8 @@ static void help(FILE *out)
              "docs/models.md lists the architectures.\n"
              "\n"
              "Norms and biases stay f32 in GGUF files. A matrix keeps its type if its rows are not "
-             "whole blocks of TYPE. Tokenizers of byte-level BPE become the keys tokenizer.ggml.* "
+             "whole blocks of TYPE; mixtures have other types for such matrices. Tokenizers of "
+             "byte-level BPE become the keys tokenizer.ggml.* "
              "or tokenizer.json, SentencePiece-style ones those keys or tokenizer.model; one that "
              "the destination cannot express is refused. Everything is written under a temporary "
              "name beside DESTINATION and renamed at the end.\n");

@@ -70,8 +70,15 @@ START_TEST(sentences)
              "are not whole blocks of 32, as q8_0 needs\n"
              "tessera: convert: the same is true of 4 more tensors\n");
     converts("convert " MODEL " $/a.gguf --force --type q8_0 --quiet", "");
+    converts(
+        "convert " MODEL " $/a.gguf --force --type q4_k_m",
+        "tessera: convert: 30 of 36 matrices have blocks of 32 elements (blk.0.attn_q.weight is "
+        "q5_0), because their rows, here of 64 elements, are not whole blocks of 256\n"
+        "tessera: convert: 5 of 36 matrices are f16, because their rows are not whole blocks "
+        "of 32 elements: those of blk.0.ffn_down.weight have 172\n");
     converts("convert $/a.gguf $/a --no-tokenizer", "");
     fails("convert " MODEL " $/b --type q8_0", 1, "a folder of Hugging Face cannot have weights");
+    fails("convert " MODEL " $/b --type q4_k_m", 1, "weights of the mixture q4_k_m; f32, f16 and");
     fails("convert /proc/nonexistent $/b", 1, "tessera: convert: cannot open /proc/nonexistent");
     fails("convert " MODEL " $/b.xyz", 1,
           "/b.xyz has the extension .xyz; files have .gguf, and folders no extension or a / at the "
@@ -81,7 +88,8 @@ START_TEST(sentences)
     tool_refuses("convert a b c", "tessera: convert: unexpected argument 'c'\n");
     tool_refuses("convert a b --type i32",
                  "tessera: convert: --type takes f32, f16, bf16, q4_0, q4_1, q5_0, q5_1, q8_0, "
-                 "q2_k, q3_k, q4_k, q5_k, q6_k, mxfp4, not 'i32'\n");
+                 "q2_k, q3_k, q4_k, q5_k, q6_k, mxfp4, q3_k_s, q3_k_m, q3_k_l, q4_k_s, q4_k_m, "
+                 "q5_k_s, q5_k_m, not 'i32'\n");
 }
 END_TEST
 

@@ -1605,6 +1605,7 @@ typedef struct tsr_convert_params {
         (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
     void (*note)(void *user, const char *sentence);
     void *user;
+    const char *mixture;
 } tsr_convert_params;
 typedef struct tsr_convert_stats {
     size_t struct_size;
@@ -1613,6 +1614,7 @@ typedef struct tsr_convert_stats {
     uint64_t read_bytes;
     uint64_t written_bytes;
 } tsr_convert_stats;
+TSR_API const char *tsr_convert_mixture_at(int index);
 TSR_API tsr_status tsr_model_convert(const tsr_model_file *source,
                                                    const char *destination,
                                                    const tsr_convert_params *params,

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <math.h>
 #include <signal.h>
+#include <stdarg.h>
 #ifndef _WIN32
 #include <sys/resource.h>
 #endif
@@ -1122,6 +1123,257 @@ START_TEST(matrices_that_keep_their_type_are_counted)
 }
 END_TEST
 
+/* Mixtures ------------------------------------------------------------------------------------- */
+
+typedef struct mixed_model {
+    const char *type, *more;
+    int layers, heads, kv_heads, head_dim, experts;
+    bool tied;
+} mixed_model;
+
+/* A header of safetensors that is being written. */
+typedef struct mixed_header {
+    char *text;
+    size_t used, capacity;
+    uint64_t end;
+} mixed_header;
+
+static void mixed_add(mixed_header *h, int rows, int columns, const char *format, ...)
+{
+    char name[128], shape[32];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(name, sizeof name, format, arguments);
+    va_end(arguments);
+    const uint64_t start = h->end;
+    h->end += 2 * (uint64_t)rows * (uint64_t)(columns > 0 ? columns : 1);
+    snprintf(shape, sizeof shape, columns > 0 ? "%d,%d" : "%d", rows, columns);
+    h->used += (size_t)snprintf(h->text + h->used, h->capacity - h->used,
+                                "%c\"%s\":{\"dtype\":\"F16\",\"shape\":[%s],"
+                                "\"data_offsets\":[%llu,%llu]}",
+                                start > 0 ? ',' : '{', name, shape, (unsigned long long)start,
+                                (unsigned long long)h->end);
+}
+
+enum { MIXED_WIDTH = 256, MIXED_HIDDEN = 32, MIXED_VOCABULARY = 64 };
+
+static void mixed_layer(mixed_header *h, const mixed_model *m, int layer)
+{
+    const int q = m->heads * m->head_dim, kv = m->kv_heads * m->head_dim;
+    static const char *const experts[] = {"w1", "w3", "w2"}, *const dense[] = {"gate", "up",
+                                                                               "down"};
+    mixed_add(h, MIXED_WIDTH, 0, "model.layers.%d.input_layernorm.weight", layer);
+    mixed_add(h, MIXED_WIDTH, 0, "model.layers.%d.post_attention_layernorm.weight", layer);
+    mixed_add(h, q, MIXED_WIDTH, "model.layers.%d.self_attn.q_proj.weight", layer);
+    mixed_add(h, kv, MIXED_WIDTH, "model.layers.%d.self_attn.k_proj.weight", layer);
+    mixed_add(h, kv, MIXED_WIDTH, "model.layers.%d.self_attn.v_proj.weight", layer);
+    mixed_add(h, MIXED_WIDTH, q, "model.layers.%d.self_attn.o_proj.weight", layer);
+    if (m->experts > 0)
+        mixed_add(h, m->experts, MIXED_WIDTH, "model.layers.%d.block_sparse_moe.gate.weight",
+                  layer);
+    for (int i = 0; i < 3 * (m->experts > 0 ? m->experts : 1); i++) {
+        const int rows = i % 3 < 2 ? MIXED_HIDDEN : MIXED_WIDTH,
+                  columns = MIXED_HIDDEN + MIXED_WIDTH - rows;
+        if (m->experts > 0)
+            mixed_add(h, rows, columns, "model.layers.%d.block_sparse_moe.experts.%d.%s.weight",
+                      layer, i / 3, experts[i % 3]);
+        else
+            mixed_add(h, rows, columns, "model.layers.%d.mlp.%s_proj.weight", layer, dense[i]);
+    }
+}
+
+/* Writes a model whose weights are zeros. */
+static void write_mixed(const mixed_model *m, const char *place)
+{
+    char path[200];
+    mixed_header h = {.capacity = 400000};
+    h.text = malloc(h.capacity);
+    ck_assert_ptr_nonnull(h.text);
+    ck_assert_int_eq(mkdir(place, 0777), 0);
+    snprintf(path, sizeof path, "%s/config.json", place);
+    FILE *file = fopen(path, "w");
+    ck_assert_ptr_nonnull(file);
+    fprintf(file,
+            "{\"model_type\":\"%s\",\"hidden_size\":%d,\"num_hidden_layers\":%d,"
+            "\"num_attention_heads\":%d,\"num_key_value_heads\":%d,\"head_dim\":%d,"
+            "\"intermediate_size\":%d,\"vocab_size\":%d,\"max_position_embeddings\":64,"
+            "\"tie_word_embeddings\":%s%s}",
+            m->type, MIXED_WIDTH, m->layers, m->heads, m->kv_heads, m->head_dim, MIXED_HIDDEN,
+            MIXED_VOCABULARY, m->tied ? "true" : "false", m->more);
+    ck_assert_int_eq(fclose(file), 0);
+    mixed_add(&h, MIXED_VOCABULARY, MIXED_WIDTH, "model.embed_tokens.weight");
+    mixed_add(&h, MIXED_WIDTH, 0, "model.norm.weight");
+    if (!m->tied)
+        mixed_add(&h, MIXED_VOCABULARY, MIXED_WIDTH, "lm_head.weight");
+    for (int i = 0; i < m->layers; i++)
+        mixed_layer(&h, m, i);
+    h.text[h.used++] = '}';
+    snprintf(path, sizeof path, "%s/model.safetensors", place);
+    file = fopen(path, "wb");
+    ck_assert_ptr_nonnull(file);
+    for (int i = 0; i < 8; i++)
+        fputc((int)(h.used >> (8 * i) & 255), file);
+    ck_assert_uint_eq(fwrite(h.text, 1, h.used, file), h.used);
+    ck_assert_int_eq(fseek(file, (long)(h.end - 1), SEEK_CUR), 0);
+    fputc(0, file);
+    ck_assert_int_eq(fclose(file), 0);
+    free(h.text);
+}
+
+/* A letter for the dtype of a tensor: the bits of formats with blocks of 256, a to c those of 4, 5
+ * and 5 bits with blocks of 32. */
+static char letter_of(const tsr_shard_list *list, const char *format, int layer)
+{
+    static const struct {
+        const char *dtype;
+        char letter;
+    } letters[] = {{"f32", 'F'},  {"f16", 'h'},  {"q3_k", '3'}, {"q4_k", '4'}, {"q5_k", '5'},
+                   {"q6_k", '6'}, {"q8_0", '8'}, {"q4_0", 'a'}, {"q5_0", 'b'}, {"q5_1", 'c'}};
+    char name[64];
+    snprintf(name, sizeof name, format, layer);
+    for (uint64_t i = 0; i < tsr_shard_list_param_count(list); i++) {
+        const tsr_shard_param *p = tsr_shard_list_param(list, i);
+        for (size_t j = 0; strcmp(p->name, name) == 0 && j < sizeof letters / sizeof *letters; j++)
+            if (strcmp(letters[j].dtype, p->dtype) == 0)
+                return letters[j].letter;
+    }
+    return '-';
+}
+
+/* Writes the dtypes of the embedding and the head, of each layer's values and down, and of the
+ * first layer's q, k, output and gate. */
+static void describe_types(const char *path, int layers, bool experts, char *text)
+{
+    tsr_shard_list *list = open_list(path);
+    const char *down = experts ? "blk.%d.ffn_down_exps.weight" : "blk.%d.ffn_down.weight",
+               *gate = experts ? "blk.%d.ffn_gate_exps.weight" : "blk.%d.ffn_gate.weight";
+    *text++ = letter_of(list, "token_embd.weight", 0);
+    *text++ = letter_of(list, "output.weight", 0);
+    *text++ = ' ';
+    for (int i = 0; i < layers; i++)
+        *text++ = letter_of(list, "blk.%d.attn_v.weight", i);
+    *text++ = ' ';
+    for (int i = 0; i < layers; i++)
+        *text++ = letter_of(list, down, i);
+    *text++ = ' ';
+    *text++ = letter_of(list, "blk.%d.attn_q.weight", 0);
+    *text++ = letter_of(list, "blk.%d.attn_k.weight", 0);
+    *text++ = letter_of(list, "blk.%d.attn_output.weight", 0);
+    *text++ = letter_of(list, gate, 0);
+    *text = '\0';
+    tsr_shard_list_destroy(&list);
+}
+
+static const mixed_model mixed_models[] = {
+    {"llama", "", .layers = 17, .heads = 2, .kv_heads = 1, .head_dim = 2},
+    {"llama", "", .layers = 80, .heads = 2, .kv_heads = 1, .head_dim = 2, .tied = true},
+    {"mixtral", ",\"num_local_experts\":8,\"num_experts_per_tok\":2", .layers = 4, .heads = 4,
+     .kv_heads = 2, .head_dim = 64, .experts = 8},
+    {"llama", "", .layers = 4, .heads = 4, .kv_heads = 4, .head_dim = 64},
+};
+
+/* The types that llama-quantize of llama.cpp 0.7.0 gives these models. */
+static const struct {
+    int model;
+    const char *mixture, *types;
+} mixed_types[] = {
+    {0, "q3_k_s", "36 33333333333333333 aaaaaaaaaaaaaaaaa 33h3"},
+    {0, "q3_k_m", "36 55444444444444444 cbbbbbbbbbbbbbbbb 33h3"},
+    {0, "q3_k_l", "36 55555555555555555 ccccccccccccccccc 33h3"},
+    {0, "q4_k_s", "46 55554444444444444 ccbbbbbbbbbbbbbbb 44h4"},
+    {0, "q4_k_m", "46 66446446446446666 88bb8bb8bb8bb8888 44h4"},
+    {0, "q5_k_s", "56 55555555555555555 ccccccccccccccccc 55h5"},
+    {0, "q5_k_m", "56 66556556556556666 88cc8cc8cc8cc8888 55h5"},
+    {1, "q4_k_m",
+     "6- 66666666665565565565565565565565565565565565565565565565565565565565566666666666 "
+     "8888888888bb8bb8bb8bb8bb8bb8bb8bb8bb8bb8bb8bb8bb8bb8bb8bb8bb8bb8bb8bb88888888888 44h4"},
+    {1, "q3_k_m",
+     "6- 55555555555555555555555555555555555555555555555555555555555555555555555555555555 "
+     "cccccbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb 33h3"},
+    {2, "q3_k_s", "36 8888 aaaa 3853"},
+    {2, "q3_k_m", "36 8888 bbbb 3853"},
+    {2, "q3_k_l", "36 8888 cccc 3833"},
+    {2, "q4_k_s", "46 8888 bbbb 4854"},
+    {2, "q4_k_m", "46 8888 bb88 4854"},
+    {2, "q5_k_m", "56 8888 cc88 5855"},
+    {3, "q3_k_m", "36 5544 bbbb 3343"},
+    {3, "q3_k_l", "36 5555 cccc 3353"},
+    {3, "q4_k_m", "46 4466 bb88 4444"},
+};
+
+START_TEST(mixtures_have_the_types_of_llama_cpp)
+{
+    char types[200], name[32];
+    for (size_t i = 0; i < sizeof mixed_types / sizeof *mixed_types; i++) {
+        const mixed_model *m = &mixed_models[mixed_types[i].model];
+        snprintf(name, sizeof name, "mixed%d", mixed_types[i].model);
+        if (i == 0 || mixed_types[i].model != mixed_types[i - 1].model)
+            write_mixed(m, at(name));
+        ck_assert_ok(convert_model(at(name), at("mixed.gguf"),
+                                   tsr_convert_params(.mixture = mixed_types[i].mixture,
+                                                      .weights_only = true, .replace = true),
+                                   NULL));
+        describe_types(at("mixed.gguf"), m->layers, m->experts > 0, types);
+        ck_assert_msg(strcmp(types, mixed_types[i].types) == 0, "model %d, %s: %s",
+                      mixed_types[i].model, mixed_types[i].mixture, types);
+    }
+}
+END_TEST
+
+/* All tensors and their bytes are those of the files that llama-quantize has made. */
+START_TEST(mixtures_equal_the_recorded_files)
+{
+    static const char *const names[] = {"q4_k_m", "q5_k_m"};
+    char recorded[512];
+    tsr_convert_stats stats = TSR_INIT(tsr_convert_stats);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_ok(convert_model(TEST_DATA "/model/synth-A-f16.gguf", at("k.gguf"),
+                                   tsr_convert_params(.mixture = names[i], .replace = true),
+                                   &stats));
+        snprintf(recorded, sizeof recorded, TEST_DATA "/model/synth-A-%s.gguf", names[i]);
+        ck_assert_uint_eq(stats.kept, 0);
+        ck_assert_int_eq(compare(at("k.gguf"), recorded), (int)stats.tensors);
+    }
+    /* No row of this model is whole blocks of 256; five matrices become f16. */
+    int notes = 0;
+    ck_assert_ok(convert_model(STORIES "-f32.gguf", at("k.gguf"),
+                               tsr_convert_params(.mixture = "q4_k_m", .replace = true,
+                                                  .note = count_note, .user = &notes),
+                               &stats));
+    ck_assert_uint_eq(stats.kept, 5);
+    ck_assert_int_eq(notes, 2);
+    ck_assert_int_eq(compare(at("k.gguf"), STORIES "-q4_k_m.gguf"), 47);
+}
+END_TEST
+
+START_TEST(mixtures_are_checked)
+{
+    static const struct {
+        const char *mixture, *destination;
+        tsr_dtype dtype;
+        tsr_status status;
+        const char *sentence;
+    } cases[] = {
+        {"q4_k_x", "a.gguf", 0, TSR_ERR_INVALID, "unknown mixture 'q4_k_x'"},
+        {"q4_k_m", "a.gguf", TSR_F16, TSR_ERR_INVALID, "both a dtype, f16, and a mixture, q4_k_m"},
+        {"q4_k_m", "a", 0, TSR_ERR_UNSUPPORTED, "cannot have weights of the mixture q4_k_m; f32"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const tsr_status status = convert_model(
+            STORIES "-f32.gguf", at(cases[i].destination),
+            tsr_convert_params(.mixture = cases[i].mixture, .dtype = cases[i].dtype), NULL);
+        ck_assert_int_eq(status, cases[i].status);
+        ck_assert_msg(strstr(tsr_last_error(), cases[i].sentence) != NULL, "%s", tsr_last_error());
+    }
+    expect_nothing_in_work();
+    int count = 0;
+    while (tsr_convert_mixture_at(count))
+        count++;
+    ck_assert_int_eq(count, 7);
+    ck_assert_ptr_null(tsr_convert_mixture_at(-1));
+}
+END_TEST
+
 START_TEST(memory_runs_out)
 {
     const char *sources[2] = {tiny(1800, "", "mini-llama3.tokenizer.json", "tokenizer.json"),
@@ -1406,6 +1658,9 @@ TESTS(convert)
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, stories_equal_the_recorded_files);
     tcase_add_test(tests, a_synthetic_model_equals_the_recorded_files);
+    tcase_add_test(tests, mixtures_have_the_types_of_llama_cpp);
+    tcase_add_test(tests, mixtures_equal_the_recorded_files);
+    tcase_add_test(tests, mixtures_are_checked);
     tcase_add_test(tests, families_there_and_back);
     tcase_add_loop_test(tests, recorded_families_there_and_back, 0,
                         (int)(sizeof recorded / sizeof *recorded));

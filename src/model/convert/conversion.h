@@ -9,9 +9,12 @@
 #include "tessera/convert.h"
 #include "tessera/tokenizer.h"
 
+typedef struct tsr__mixture tsr__mixture; /* mixture.h */
+
 typedef struct tsr__conversion {
     const tsr_convert_params *params;
-    bool gguf; /* the destination is a GGUF file */
+    const tsr__mixture *mixture; /* NULL: none */
+    bool gguf;                   /* the destination is a GGUF file */
     const tsr_model_file *file;
     const tsr__model_files *files;  /* of `file` */
     const tsr_model_config *config; /* of `file` */

@@ -12,7 +12,7 @@
 #include "base/alloc.h"
 #include "base/struct_size.h"
 #include "model/convert/config.h"
-#include "model/convert/conversion.h"
+#include "model/convert/mixture.h"
 #include "model/weights/elements.h"
 #include "tessera/quant.h"
 #include "tokenizer/tokenizer.h"
@@ -21,12 +21,11 @@
 /* Tensors -------------------------------------------------------------------------------------- */
 
 /* Chooses the dtype of a tensor, and notes if it is not the one that was asked for. */
-static tsr_dtype choose_dtype(tsr__conversion *c, const tsr__converted *t, int64_t columns,
-                              bool is_matrix)
+static tsr_dtype choose_dtype(tsr__conversion *c, const tsr__converted *t, int64_t columns)
 {
     const bool is_float = tsr_quant_format_of(t->from_dtype) == NULL;
     const tsr_dtype kept = c->gguf || is_float ? t->from_dtype : TSR_F32;
-    if (!is_matrix)
+    if (!t->is_matrix)
         return c->gguf ? TSR_F32 : kept;
     const tsr_dtype wanted = c->params->dtype;
     const tsr_quant_format *format = tsr_quant_format_of(wanted);
@@ -101,7 +100,7 @@ static bool all_mxfp4(const tsr__converted_experts *x)
 static tsr_status plan_expert(tsr__conversion *c, int layer, const tsr__parameter *p,
                               int64_t expert)
 {
-    tsr__converted t = {0};
+    tsr__converted t = {.layer = layer};
     tsr__weight to;
     TSR__TRY(tsr__weight_place(&c->target, layer, p->ours, expert, &to, t.name));
     if (to.first_row > 0 || (to.matrices > 0 && expert > 0))
@@ -122,7 +121,8 @@ static tsr_status plan_expert(tsr__conversion *c, int layer, const tsr__paramete
         t.shape[t.ndim++] = to.all_rows;
         if (p->ndim == 2)
             t.shape[t.ndim++] = to.columns;
-        t.dtype = choose_dtype(c, &t, to.columns, p->ndim == 2);
+        t.is_matrix = p->ndim == 2;
+        t.dtype = choose_dtype(c, &t, to.columns);
         const bool special = c->target.family->hf_mxfp4 && !c->gguf && p->ndim == 2;
         if (special && all_mxfp4(x) && c->params->dtype == 0)
             status = add_pair(c, &t);
@@ -145,7 +145,7 @@ static tsr_status plan_expert(tsr__conversion *c, int layer, const tsr__paramete
  * already, as when one tensor holds q, k and v. */
 static tsr_status plan_parameter(tsr__conversion *c, int layer, const tsr__parameter *p)
 {
-    tsr__converted t = {.ndim = p->ndim};
+    tsr__converted t = {.ndim = p->ndim, .layer = layer};
     tsr__weight from, to;
     for (int64_t e = 0; e < p->experts; e++)
         TSR__TRY(plan_expert(c, layer, p, e));
@@ -172,8 +172,8 @@ static tsr_status plan_parameter(tsr__conversion *c, int layer, const tsr__param
         t.ndim = 1;
         t.shape[0] = t.columns;
     }
-    t.dtype = choose_dtype(c, &t, t.columns,
-                           p->ndim == 2 && !p->is_f32 && strcmp(p->ours, "positions.weight") != 0);
+    t.is_matrix = p->ndim == 2 && !p->is_f32 && strcmp(p->ours, "positions.weight") != 0;
+    t.dtype = choose_dtype(c, &t, t.columns);
     return add_tensor(c, &t);
 }
 
@@ -190,7 +190,9 @@ static tsr_status plan_tensors(tsr__conversion *c)
     TSR__TRY(plan_layer(c, -1));
     for (int layer = 0; layer < c->config->layers; layer++)
         TSR__TRY(plan_layer(c, layer));
-    if (c->stats.kept > 1)
+    if (c->mixture)
+        tsr__mixture_choose(c);
+    else if (c->stats.kept > 1)
         tsr__conversion_note(c, "the same is true of %" PRIu64 " more tensors", c->stats.kept - 1);
     c->stats.tensors = c->count;
     return TSR_OK;
@@ -243,6 +245,11 @@ static tsr_status check_type(const tsr__conversion *c)
 {
     const tsr_dtype type = c->params->dtype;
     const tsr_quant_format *format = tsr_quant_format_of(type);
+    if (c->mixture && !c->gguf)
+        return tsr__fail(TSR_ERR_UNSUPPORTED,
+                         "convert: a folder of Hugging Face cannot have weights of the mixture %s; "
+                         "f32, f16 and bf16 are possible",
+                         c->params->mixture);
     const bool is_float = type == TSR_F32 || type == TSR_F16 || type == TSR_BF16;
     if (type == 0 || is_float)
         return TSR_OK;
@@ -360,6 +367,7 @@ static tsr_status convert_weights(tsr__conversion *c)
 
 static tsr_status convert(tsr__conversion *c, const char *destination)
 {
+    TSR__TRY(tsr__mixture_find(c->params, &c->mixture));
     TSR__TRY(check_type(c));
     TSR__TRY(plan_target(c, destination));
     TSR__TRY(tsr__output_begin(destination, !c->gguf, c->params->replace, &c->output));

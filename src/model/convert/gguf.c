@@ -6,7 +6,7 @@
 #include "base/bytes.h"
 #include "base/float16.h"
 #include "model/convert/config.h"
-#include "model/convert/conversion.h"
+#include "model/convert/mixture.h"
 #include "tensor/dtype.h"
 #include "tessera/quant.h"
 #include "tokenizer/phi3_added_tokens.h"
@@ -52,7 +52,9 @@ static tsr_status put_types(const tsr__conversion *c, tsr__gguf_writer *w)
 {
     const tsr_dtype most = usual_dtype(c);
     uint32_t number;
-    if (file_type(most, &number))
+    if (c->mixture)
+        TSR__TRY(tsr__gguf_put_u32(w, "general.file_type", tsr__mixture_file_type(c->mixture)));
+    else if (file_type(most, &number))
         TSR__TRY(tsr__gguf_put_u32(w, "general.file_type", number));
     return tsr_quant_format_of(most) ? tsr__gguf_put_u32(w, "general.quantization_version", 2)
                                      : TSR_OK;

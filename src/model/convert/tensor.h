@@ -30,6 +30,8 @@ typedef struct tsr__converted {
     tsr__converted_form form;
     const tsr_shard_param *from;
     tsr_dtype from_dtype, dtype;
+    bool is_matrix;        /* it may have a block format */
+    int layer;             /* −1: outside layers */
     int64_t rows, columns; /* the destination's sizes; a tensor of one dimension has one column, and
                               of experts, `rows` counts those of all experts */
     int ndim;
