@@ -11,15 +11,18 @@
 #include "cli/lib/input.h"
 #include "cli/lib/json.h"
 #include "cli/lib/memory.h"
+#include "cli/lib/model.h"
 #include "cli/lib/options.h"
 #include "cli/lib/terminal.h"
 #include "tessera/tokenizer.h"
 
-static bool decode, no_bos, parses_special, spells;
+static bool decode, no_bos, parses_special, spells, only_ids;
+static const char *source; /* where the text or the ids come from, for errors */
 
 static const cli_option options[] = {
     {"decode", NULL,
-     "the other way: standard input is ids, as a JSON list, as an object with the member ids, or "
+     "the other way: TEXT or standard input is ids, as a JSON list, as an object with the member "
+     "ids, or "
      "separated by spaces, commas or line breaks",
      .flag = &decode},
     {"no-bos", NULL,
@@ -31,15 +34,21 @@ static const cli_option options[] = {
      "--decode, control tokens are spelled instead of left out",
      .flag = &parses_special},
     {"tokens", NULL, "also list how the file spells each token", .flag = &spells},
+    {"ids", NULL,
+     "print only the ids, on one line, as --decode and the --ids of other commands read them",
+     .flag = &only_ids},
     {0},
 };
 
 static void help(FILE *out)
 {
-    cli_wrap(out, "Reads text from standard input and prints its token ids as JSON, or the other "
-                  "way. FILE is a GGUF file, a tokenizer.json, a tokenizer.model of "
-                  "SentencePiece, a tok*.bin of llama2.c, or a folder with one of the last three. "
-                  "The text may be any bytes.\n");
+    cli_wrap(
+        out,
+        "Prints the token ids of a text as JSON, or the other way. The text is TEXT or, without "
+        "this argument, standard input. FILE is a GGUF file, a tokenizer.json, a tokenizer.model "
+        "of "
+        "SentencePiece, a tok*.bin of llama2.c, or a folder with one of the last three. "
+        "The text may be any bytes.\n");
     cli_options_help(out, options);
 }
 
@@ -101,6 +110,22 @@ static json_t *document_of(const tsr_tokenizer *tokenizer)
 
 /* Encoding and decoding ------------------------------------------------------------------------ */
 
+static void print_line(const int32_t *ids, uint64_t count)
+{
+    for (uint64_t i = 0; i < count; i++)
+        printf("%s%d", i == 0 ? "" : ",", (int)ids[i]);
+    putchar('\n');
+}
+
+static void print_document(const tsr_tokenizer *tokenizer, const int32_t *ids, uint64_t count)
+{
+    json_t *document = document_of(tokenizer);
+    add_ids(document, ids, count);
+    if (spells)
+        add_spellings(document, tokenizer, ids, count);
+    cli_json_print(document);
+}
+
 static int print_ids(const tsr_tokenizer *tokenizer, const char *text, size_t size)
 {
     int32_t *ids = NULL;
@@ -111,11 +136,10 @@ static int print_ids(const tsr_tokenizer *tokenizer, const char *text, size_t si
                                                                 : TSR_ENCODE_CONTROL_TEXT};
     if (tsr_tokenizer_encode(tokenizer, text, size, &params, &ids, &count) != TSR_OK)
         return cli_failed_in("tokenize", tsr_last_error());
-    json_t *document = document_of(tokenizer);
-    add_ids(document, ids, count);
-    if (spells)
-        add_spellings(document, tokenizer, ids, count);
-    cli_json_print(document);
+    if (only_ids)
+        print_line(ids, count);
+    else
+        print_document(tokenizer, ids, count);
     tsr_tokenizer_free_ids(&ids);
     return CLI_DONE;
 }
@@ -134,8 +158,8 @@ static int read_list(const char *text, size_t size, int32_t **out, uint64_t *cou
         long value = length > 0 && *at >= '0' && *at <= '9' ? strtol(at, &end, 10) : -1;
         if (end != at + length || errno != 0 || value > INT32_MAX) {
             free(ids);
-            return cli_failed("tokenize: '%.*s' in standard input is not an id",
-                              (int)(length < 40 ? length : 40), at);
+            return cli_failed("tokenize: '%.*s' in %s is not an id",
+                              (int)(length < 40 ? length : 40), at, source);
         }
         ids[read++] = (int32_t)value;
         at += length;
@@ -150,18 +174,17 @@ static int read_json(const char *text, size_t size, int32_t **out, uint64_t *cou
     json_error_t error;
     json_t *document = json_loadb(text, size, 0, &error);
     if (document == NULL)
-        return cli_failed("tokenize: standard input, line %d: %s", error.line, error.text);
+        return cli_failed("tokenize: %s, line %d: %s", source, error.line, error.text);
     const json_t *list = json_is_object(document) ? json_object_get(document, "ids") : document;
     int code =
-        json_is_array(list) ? CLI_DONE : cli_failed("tokenize: standard input has no list of ids");
+        json_is_array(list) ? CLI_DONE : cli_failed("tokenize: %s has no list of ids", source);
     size_t length = json_array_size(list);
     int32_t *ids = cli_alloc(length + 1, sizeof *ids);
     for (size_t i = 0; i < length && code == CLI_DONE; i++) {
         const json_t *value = json_array_get(list, i);
         json_int_t id = json_is_integer(value) ? json_integer_value(value) : -1;
         if (id < 0 || id > INT32_MAX)
-            code =
-                cli_failed("tokenize: element %zu of the list in standard input is not an id", i);
+            code = cli_failed("tokenize: element %zu of the list in %s is not an id", i, source);
         ids[i] = (int32_t)id;
     }
     json_decref(document);
@@ -218,20 +241,24 @@ static int run(int argc, char **argv)
     int code = cli_options_read("tokenize", options, argc, argv, 2, given, &words);
     if (code != CLI_DONE)
         return code;
-    if (words == 2)
-        return cli_usage_error("tokenize: unexpected argument '%s'; the %s are read from standard "
-                               "input",
-                               given[1], decode ? "ids" : "bytes of the text");
     path = given[0];
     if (words == 0 || path[0] == '\0')
         return cli_usage_error("tokenize: missing FILE");
     if (decode && no_bos)
         return cli_usage_error("tokenize: --decode does not take --no-bos");
+    if (only_ids && (decode || spells))
+        return cli_usage_error("tokenize: --ids does not take %s",
+                               decode ? "--decode" : "--tokens");
     if (tsr_tokenizer_open(path, &tokenizer) != TSR_OK)
-        return cli_failed_in("tokenize", tsr_last_error());
-    code = cli_input_read("tokenize", TSR_TOKENIZER_MAX_TEXT, &input, &size);
+        return cli_failed_with_file("tokenize", tsr_last_error(), path);
+    if (words == 1)
+        code = cli_input_read("tokenize", TSR_TOKENIZER_MAX_TEXT, &input, &size);
+    const char *text = words == 1 ? input : given[1];
+    if (words == 2)
+        size = strlen(text);
+    source = words == 1 ? "standard input" : "the argument";
     if (code == CLI_DONE)
-        code = decode ? print_text(tokenizer, input, size) : print_ids(tokenizer, input, size);
+        code = decode ? print_text(tokenizer, text, size) : print_ids(tokenizer, text, size);
     free(input);
     tsr_tokenizer_close(&tokenizer);
     return code;
@@ -239,7 +266,7 @@ static int run(int argc, char **argv)
 
 const cli_command cli_tokenize = {
     .name = "tokenize",
-    .usage = "FILE [--decode] [options]",
+    .usage = "FILE [TEXT] [--decode] [options]",
     .summary = "convert text to a model's token ids, or back",
     .run = run,
     .help = help,

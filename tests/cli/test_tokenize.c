@@ -139,15 +139,42 @@ END_TEST
 START_TEST(wrong_arguments_are_refused)
 {
     tool_refuses("tokenize", "tessera: tokenize: missing FILE\n");
-    tool_refuses("tokenize a b",
-                 "tessera: tokenize: unexpected argument 'b'; the bytes of the text "
-                 "are read from standard input\n");
-    tool_refuses("tokenize a --decode 1", "tessera: tokenize: unexpected argument '1'; the ids are "
-                                          "read from standard input\n");
+    tool_refuses("tokenize a b c", "tessera: tokenize: unexpected argument 'c'\n");
+    tool_refuses("tokenize a --ids --decode", "tessera: tokenize: --ids does not take --decode\n");
+    tool_refuses("tokenize a --ids --tokens", "tessera: tokenize: --ids does not take --tokens\n");
     tool_refuses("tokenize --decode --no-bos a",
                  "tessera: tokenize: --decode does not take --no-bos\n");
     tool_reports("tokenize /proc/nonexistent",
                  "tessera: tokenize: cannot open /proc/nonexistent: No such file or directory\n");
+}
+END_TEST
+
+START_TEST(arguments_are_texts)
+{
+    static const char vocabulary[] = TEST_DATA "/tokenizer/stories260K-vocab.gguf";
+    char all[512];
+    snprintf(all, sizeof all, "tokenize %s The --ids", vocabulary);
+    tool_prints(all, "1,291\n");
+    snprintf(all, sizeof all, "tokenize %s --ids --no-bos", vocabulary);
+    tool_feed("The little", 10);
+    tool_prints(all, "291,376\n");
+    snprintf(all, sizeof all, "tokenize %s 1,291 --decode", vocabulary);
+    json_t *document = tool_json(all, "tessera.tokenize");
+    ck_assert_str_eq(tool_text(document, "text"), "The");
+    json_decref(document);
+    snprintf(all, sizeof all, "tokenize %s 1,x --decode", vocabulary);
+    tool_reports(all, "tessera: tokenize: 'x' in the argument is not an id\n");
+}
+END_TEST
+
+START_TEST(a_configuration_names_its_folder)
+{
+    tool_fails("tokenize " TEST_DATA "/model/stories260K-hf/config.json",
+               "/config.json belongs to a model: give its folder, " TEST_DATA
+               "/model/stories260K-hf\n");
+    tool_fails("plan " TEST_DATA "/model/stories260K-hf/config.json --ranks 2",
+               "/config.json belongs to a model: give its folder, " TEST_DATA
+               "/model/stories260K-hf\n");
 }
 END_TEST
 
@@ -183,6 +210,8 @@ TESTS(tokenize)
     tcase_add_test(tests, text_becomes_ids);
     tcase_add_test(tests, control_tokens_are_parsed_on_request);
     tcase_add_test(tests, ids_become_text);
+    tcase_add_test(tests, arguments_are_texts);
+    tcase_add_test(tests, a_configuration_names_its_folder);
     tcase_add_test(tests, all_bytes_come_back);
     tcase_add_test(tests, wrong_input_is_refused);
     tcase_add_test(tests, wrong_arguments_are_refused);

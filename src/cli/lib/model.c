@@ -7,6 +7,7 @@
 
 #include "cli/lib/memory.h"
 #include "cli/lib/numbers.h"
+#include "cli/lib/say.h"
 #include "tessera/model.h"
 #include "tessera/quant.h"
 #include "tessera/types.h"
@@ -32,6 +33,18 @@ bool cli_read_matrix_dtype(void *user, const char *text, char *problem, size_t s
     if (used >= 0 && (size_t)used < size)
         snprintf(problem + used, size - (size_t)used, ", not '%.40s'", text);
     return false;
+}
+
+int cli_failed_with_file(const char *command, const char *text, const char *path)
+{
+    static const char config[] = "config.json";
+    char sentence[4096];
+    const char *slash = strrchr(path, '/'), *name = slash != NULL ? slash + 1 : path;
+    if (strcmp(name, config) != 0)
+        return cli_failed_in(command, text);
+    snprintf(sentence, sizeof sentence, "%s; %s belongs to a model: give its folder, %.*s", text,
+             path, slash != NULL ? (int)(slash - path) : 1, slash != NULL ? path : ".");
+    return cli_failed_in(command, sentence);
 }
 
 bool cli_read_float_dtype(void *user, const char *text, char *problem, size_t size)

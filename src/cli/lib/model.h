@@ -21,6 +21,10 @@ bool cli_read_precision(void *user, const char *text, char *problem, size_t size
 /* Reads a tsr_expert_division: inside or whole. */
 bool cli_read_experts(void *user, const char *text, char *problem, size_t size);
 
+/* As cli_failed_in for an error about the file at `path`. If that is a model's config.json, the
+ * sentence also names its folder. */
+int cli_failed_with_file(const char *command, const char *text, const char *path);
+
 /* The speeds of ranks, in any unit. */
 typedef struct cli_rates {
     double *values; /* [count]; free it with free() */

@@ -164,7 +164,8 @@ static int make_plan(const char *path, bool json, const tsr_shard_strategy_param
     if (empty)
         code = cli_failed("plan: %s: the list of parameters is empty", path);
     else if (status != TSR_OK)
-        code = cli_failed_in("plan", tsr_last_error());
+        code = list != NULL ? cli_failed_in("plan", tsr_last_error())
+                            : cli_failed_with_file("plan", tsr_last_error(), path);
     else if (json)
         code = print_json(plan);
     else
