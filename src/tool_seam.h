@@ -8,6 +8,7 @@
 #include "gpu/self_test/findings.h"
 #include "gpu/stream/profile.h"
 #include "model/file.h"
+#include "parallel/checkpoint/files.h"
 #include "sampler/order/names.h"
 #include "tensor/check.h"
 

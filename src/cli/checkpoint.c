@@ -1,6 +1,7 @@
 /* tessera checkpoint: shows, verifies and merges the files of checkpoints. */
 #include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -300,6 +301,34 @@ static const cli_option merge_options[] = {
     {0},
 };
 
+#define EXIT_INTERRUPTED 130 /* the exit code of shells for a program that SIGINT has ended */
+
+static volatile sig_atomic_t interrupted;
+
+static void interrupt(int signal_number)
+{
+    (void)signal_number;
+    interrupted = 1;
+}
+
+static bool goes_on(void)
+{
+    return interrupted == 0;
+}
+
+/* Merges, or stops at a signal that would end the tool before it has removed its temporary file. */
+static int merge(const tsr_checkpoint_files *files)
+{
+    const struct sigaction action = {.sa_handler = interrupt};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
+    if (tsr__checkpoint_files_merge(files, output, goes_on) == TSR_OK)
+        return CLI_DONE;
+    return interrupted != 0 ? EXIT_INTERRUPTED
+                            : cli_failed_in("checkpoint merge", tsr_last_error());
+}
+
 static int run_merge(int argc, char **argv)
 {
     tsr_checkpoint_files *files = NULL;
@@ -308,8 +337,8 @@ static int run_merge(int argc, char **argv)
         code = cli_usage_error("checkpoint merge: missing --output FILE");
     if (code == CLI_DONE && !force && access(output, F_OK) == 0)
         code = cli_failed("checkpoint merge: %s exists; --force replaces it", output);
-    if (code == CLI_DONE && tsr_checkpoint_files_merge(files, output) != TSR_OK)
-        code = cli_failed_in("checkpoint merge", tsr_last_error());
+    if (code == CLI_DONE)
+        code = merge(files);
     if (code == CLI_DONE) {
         const uint64_t count = tsr_checkpoint_files_summary(files)->tensor_count;
         cli_line(stdout, "%s: %" PRIu64 " tensor%s", output, count, CLI_PLURAL(count));
@@ -323,7 +352,7 @@ static void help_merge(FILE *out)
     cli_wrap(out,
              "Writes the parts of a checkpoint to one file with full tensors, after the checks "
              "of 'tessera checkpoint verify'. The file is written under a temporary name and "
-             "renamed at the end. " ABOUT_PATHS);
+             "renamed at the end; Ctrl-C removes it. " ABOUT_PATHS);
     cli_options_help(out, merge_options);
 }
 

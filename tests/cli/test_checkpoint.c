@@ -1,11 +1,16 @@
 /* Tests tessera checkpoint with four parts in two folders, as ranks on two hosts write them. */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "checkpoint/hosts.h"
 #include "cli/tool.h"
+#include "cli/tool_config.h"
+#include "model/tiny.h"
 
 #define PARTS TEST_DATA "/checkpoint_parts/"
 #define BOTH PARTS "a/model " PARTS "b/model.safetensors.index.json"
@@ -161,6 +166,34 @@ START_TEST(merges)
 }
 END_TEST
 
+/* Interrupts the merging of a file that is so large that it cannot be complete by then. */
+START_TEST(an_interrupt_leaves_nothing)
+{
+    char big[160], source[200], whole[160], partial[200];
+    int status = 0;
+    snprintf(big, sizeof big, "%s", on_host("all", "big"));
+    snprintf(source, sizeof source, "%s/model.safetensors", big);
+    snprintf(whole, sizeof whole, "%s", on_host("all", "whole"));
+    snprintf(partial, sizeof partial, "%s.partial", whole);
+    tiny_model(big, 4000000, "");
+    const pid_t pid = fork();
+    if (pid == 0) {
+        execl(TEST_TOOL, "tessera", "checkpoint", "merge", source, "-o", whole, (char *)NULL);
+        _exit(99);
+    }
+    while (access(partial, F_OK) != 0 && waitpid(pid, &status, WNOHANG) == 0)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    ck_assert_int_eq(kill(pid, SIGINT), 0);
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 130, "status %d", status);
+    ck_assert(access(partial, F_OK) != 0 && access(whole, F_OK) != 0);
+    ck_assert_int_eq(unlink(source), 0);
+    snprintf(source, sizeof source, "%s/config.json", big);
+    ck_assert_int_eq(unlink(source), 0);
+    ck_assert_int_eq(rmdir(big), 0);
+}
+END_TEST
+
 /* If a byte of a part is inverted, the error names the part. */
 START_TEST(names_damage)
 {
@@ -207,6 +240,7 @@ TESTS(checkpoint)
     tcase_add_test(tests, names_other_files);
     tcase_add_test(tests, shows_models);
     tcase_add_test(tests, merges);
+    tcase_add_test(tests, an_interrupt_leaves_nothing);
     tcase_add_test(tests, names_damage);
     tcase_add_test(tests, mistakes);
 }

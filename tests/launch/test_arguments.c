@@ -42,8 +42,9 @@ START_TEST(leaves_arguments_to_the_program)
         "-n~1~echo~-n~--help~--json~--~x",
         "-n~1~--~echo~-n~--help~--json~--~x",
         "--ranks=1~--grace=1~--~echo~-n~--help~--json~--~x",
+        "--nproc-per-node~1~echo~-n~--help~--json~--~x",
     };
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         launched job = launch(ways[i]);
         ck_assert_str_eq(job.err, "");
         ck_assert_str_eq(job.out, "[0] --help --json -- x\n");

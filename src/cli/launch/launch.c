@@ -14,6 +14,8 @@ static launch_options chosen = {.grace = 5};
 static const cli_option options[] = {
     {"ranks", "N", "number of processes", .integer = &chosen.ranks, .low = 1,
      .high = LAUNCH_MAX_RANKS, .letter = 'n'},
+    {"nproc-per-node", "N", "the same as --ranks, by torchrun's name", .integer = &chosen.ranks,
+     .low = 1, .high = LAUNCH_MAX_RANKS},
     {"device-map", "MAP",
      "devices for the ranks: auto, or indices such as 0,1, repeated if needed (default: auto)",
      .text = &chosen.device_map},

@@ -1,7 +1,7 @@
 /* The public functions that read the files of a checkpoint in one process, without a
  * communicator. */
 #define _POSIX_C_SOURCE 200809L
-#include "tessera/checkpoint_files.h"
+#include "parallel/checkpoint/files.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -346,6 +346,7 @@ typedef struct merger {
     tsr__checkpoint_layout layout;
     tsr__checksum checksum; /* the checksum of the current tensor */
     uint64_t at_bytes;      /* the position of the current tensor in the file */
+    bool (*goes_on)(void);
 } merger;
 
 static tsr_status write_bytes(void *user, uint64_t at_bytes, uint64_t size, void *data)
@@ -360,6 +361,8 @@ static tsr_status write_chunk(void *user, const tsr__slice *slice, uint64_t firs
 {
     merger *m = user;
     tsr_checkpoint_entry chunk = slice->of;
+    if (m->goes_on && !m->goes_on())
+        return tsr__fail(TSR_ERR_IO, "%s: stopped", merging);
     chunk.first += first;
     chunk.count = count;
     chunk.data = data;
@@ -419,9 +422,10 @@ static tsr_status write_merged_file(const tsr_checkpoint_files *files, const cha
     return tsr__checkpoint_output_commit(&m->file);
 }
 
-tsr_status tsr_checkpoint_files_merge(const tsr_checkpoint_files *files, const char *path)
+tsr_status tsr__checkpoint_files_merge(const tsr_checkpoint_files *files, const char *path,
+                                       bool (*goes_on)(void))
 {
-    merger m = {.file.descriptor = -1};
+    merger m = {.file.descriptor = -1, .goes_on = goes_on};
     TSR__REQUIRE(path, "%s: path is NULL", merging);
     TSR__TRY(check_complete(merging, files));
     tsr_status status = write_merged_file(files, path, &m);
@@ -430,4 +434,9 @@ tsr_status tsr_checkpoint_files_merge(const tsr_checkpoint_files *files, const c
     tsr__free(m.entries);
     tsr__free(m.states);
     return status;
+}
+
+tsr_status tsr_checkpoint_files_merge(const tsr_checkpoint_files *files, const char *path)
+{
+    return tsr__checkpoint_files_merge(files, path, NULL);
 }
