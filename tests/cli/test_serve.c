@@ -1,10 +1,7 @@
 /* Tests tessera serve with clients of its own: texts, streams, limits, clients that go away, keys,
  * signals and several ranks. The texts must be those of `tessera generate`. */
-#include <arpa/inet.h>
 #include <dirent.h>
-#include <netinet/in.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,186 +11,20 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/server.h"
 #include "cli/tool.h"
 #include "cli/tool_config.h"
 #include "support/check_main.h"
 #include "tessera/tessera.h"
 
-#define MODEL TEST_DATA "/model/stories260K-f16.gguf"
 #define PROMPT "\"prompt\": \"Once upon a time\", \"temperature\": 0"
 #define MESSAGES "\"messages\": [{\"role\": \"user\", \"content\": \"Tell me a story.\"}]"
-
-/* Servers -------------------------------------------------------------------------------------- */
-
-typedef struct server {
-    pid_t pid;
-    int port;
-    FILE *out, *err;
-} server;
-
-/* Starts a server with these arguments, which spaces separate, and waits until it is ready. */
-static server start(const char *arguments)
-{
-    char *copy = strdup(arguments), *argv[64] = {(char[]){TEST_TOOL}}, line[512] = "";
-    int out[2], count = 1;
-    ck_assert_ptr_nonnull(copy);
-    for (char *word = strtok(copy, " "); word != NULL; word = strtok(NULL, " "))
-        argv[count++] = word;
-    server s = {.err = tmpfile()};
-    ck_assert(s.err != NULL && pipe(out) == 0);
-    s.pid = fork();
-    ck_assert_int_ge(s.pid, 0);
-    if (s.pid == 0) {
-        dup2(out[1], STDOUT_FILENO);
-        dup2(fileno(s.err), STDERR_FILENO);
-        close(out[0]);
-        close(out[1]);
-        execv(TEST_TOOL, argv);
-        _exit(99);
-    }
-    free(copy);
-    close(out[1]);
-    s.out = fdopen(out[0], "r");
-    ck_assert_ptr_nonnull(s.out);
-    ck_assert_ptr_nonnull(fgets(line, sizeof line, s.out));
-    const char *port = strstr(line, "http://127.0.0.1:");
-    ck_assert_msg(port != NULL, "%s", line);
-    s.port = atoi(port + strlen("http://127.0.0.1:"));
-    return s;
-}
-
-#define SERVE "serve " MODEL " --port 0 --name stories --format vicuna "
-
-/* Ends a server by a signal. It must exit with 0 and have printed nothing on standard error. */
-static void stop(server *s)
-{
-    int status = 0;
-    char text[4096];
-    ck_assert_int_eq(kill(s->pid, SIGTERM), 0);
-    ck_assert_int_eq(waitpid(s->pid, &status, 0), s->pid);
-    rewind(s->err);
-    const size_t size = fread(text, 1, sizeof text - 1, s->err);
-    text[size] = '\0';
-    ck_assert_str_eq(text, "");
-    ck_assert(WIFEXITED(status));
-    ck_assert_int_eq(WEXITSTATUS(status), 0);
-    fclose(s->out);
-    fclose(s->err);
-}
-
-/* Clients -------------------------------------------------------------------------------------- */
-
-static int dial(const server *s)
-{
-    const struct sockaddr_in address = {.sin_family = AF_INET,
-                                        .sin_port = htons((uint16_t)s->port),
-                                        .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    const int fd = socket(AF_INET, SOCK_STREAM, 0);
-    ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(connect(fd, (const struct sockaddr *)&address, sizeof address), 0);
-    return fd;
-}
-
-static void put(int fd, const char *text, size_t size)
-{
-    while (size > 0) {
-        const ssize_t sent = send(fd, text, size, MSG_NOSIGNAL);
-        ck_assert_int_gt(sent, 0);
-        text += sent;
-        size -= (size_t)sent;
-    }
-}
-
-/* Sends a request. The server closes the connection after its answer. */
-static int ask(const server *s, const char *method, const char *path, const char *headers,
-               const char *body)
-{
-    const int fd = dial(s);
-    char *text = NULL;
-    size_t size = 0;
-    FILE *out = open_memstream(&text, &size);
-    ck_assert_ptr_nonnull(out);
-    fprintf(out, "%s %s HTTP/1.0\r\nContent-Length: %zu\r\n%s\r\n%s", method, path, strlen(body),
-            headers, body);
-    fclose(out);
-    put(fd, text, size);
-    free(text);
-    return fd;
-}
-
-typedef struct reply {
-    int status;
-    char *text; /* the headers and the body */
-    char *body; /* points into `text` */
-} reply;
-
-static reply hear(int fd)
-{
-    reply r = {0};
-    size_t size = 0;
-    char bytes[4096];
-    FILE *out = open_memstream(&r.text, &size);
-    ck_assert_ptr_nonnull(out);
-    for (ssize_t got; (got = recv(fd, bytes, sizeof bytes, 0)) != 0;) {
-        ck_assert_int_gt(got, 0);
-        fwrite(bytes, 1, (size_t)got, out);
-    }
-    fclose(out);
-    close(fd);
-    ck_assert_int_eq(sscanf(r.text, "HTTP/1.%*d %d", &r.status), 1);
-    r.body = strstr(r.text, "\r\n\r\n");
-    ck_assert_ptr_nonnull(r.body);
-    r.body += 4;
-    return r;
-}
-
-static reply call(const server *s, const char *method, const char *path, const char *body)
-{
-    return hear(ask(s, method, path, "", body));
-}
-
-/* Sends a body that is formatted from its parts, and returns the document of the answer. */
-static json_t *post(const server *s, int status, const char *path, const char *format, ...)
-{
-    char body[4096];
-    json_error_t error;
-    va_list arguments;
-    va_start(arguments, format);
-    ck_assert_int_lt(vsnprintf(body, sizeof body, format, arguments), (int)sizeof body);
-    va_end(arguments);
-    reply r = call(s, "POST", path, body);
-    ck_assert_msg(r.status == status, "%s: %s", body, r.text);
-    json_t *json = json_loads(r.body, 0, &error);
-    ck_assert_msg(json != NULL, "%s: %s", error.text, r.body);
-    free(r.text);
-    return json;
-}
 
 static const json_t *choice_of(const json_t *reply_document)
 {
     const json_t *choice = json_array_get(json_object_get(reply_document, "choices"), 0);
     ck_assert_ptr_nonnull(choice);
     return choice;
-}
-
-/* Returns the value of a metric. */
-static double metric(const server *s, const char *name)
-{
-    char wanted[128];
-    reply r = call(s, "GET", "/metrics", "");
-    ck_assert_int_eq(r.status, 200);
-    snprintf(wanted, sizeof wanted, "\ntessera_%s ", name);
-    const char *line = strstr(r.body, wanted);
-    ck_assert_msg(line != NULL, "%s", r.body);
-    const double value = atof(line + strlen(wanted));
-    free(r.text);
-    return value;
-}
-
-static void await_metric(const server *s, const char *name, double value)
-{
-    while (metric(s, name) < value) /* the test's time is limited */
-        nanosleep(&(struct timespec){0, 20000000}, NULL);
 }
 
 /* The text that `generate` gives for "Once upon a time". For free(). */
@@ -247,18 +78,18 @@ static server shared;
 
 static void start_shared(void)
 {
-    shared = start(SERVE "--parallel 2 --queue 1 --context 512 --piece 32");
+    shared = server_start(SERVE "--parallel 2 --queue 1 --context 512 --piece 32");
 }
 
 static void stop_shared(void)
 {
-    stop(&shared);
+    server_stop(&shared);
 }
 
 START_TEST(texts_are_those_of_generate)
 {
     char *wanted = generated(40);
-    json_t *json = post(&shared, 200, "/v1/completions", "{" PROMPT ", \"max_tokens\": 40}");
+    json_t *json = server_post(&shared, 200, "/v1/completions", "{" PROMPT ", \"max_tokens\": 40}");
     const json_t *choice = choice_of(json), *usage = tool_member(json, "usage");
     ck_assert_str_eq(tool_text(choice, "text"), wanted);
     ck_assert_str_eq(tool_text(choice, "finish_reason"), "length");
@@ -268,12 +99,13 @@ START_TEST(texts_are_those_of_generate)
     ck_assert_double_eq(tool_number(usage, "completion_tokens"), 40);
     json_decref(json);
     /* token ids as a prompt */
-    json = post(&shared, 200, "/v1/completions",
-                "{\"prompt\": [1, 403, 407, 261, 378], \"temperature\": 0, \"max_tokens\": 40}");
+    json = server_post(
+        &shared, 200, "/v1/completions",
+        "{\"prompt\": [1, 403, 407, 261, 378], \"temperature\": 0, \"max_tokens\": 40}");
     ck_assert_str_eq(tool_text(choice_of(json), "text"), wanted);
     json_decref(json);
-    reply r = call(&shared, "POST", "/v1/completions",
-                   "{" PROMPT ", \"max_tokens\": 40, \"stream\": true}");
+    reply r = server_call(&shared, "POST", "/v1/completions",
+                          "{" PROMPT ", \"max_tokens\": 40, \"stream\": true}");
     ck_assert_int_eq(r.status, 200);
     ck_assert_ptr_nonnull(strstr(r.text, "text/event-stream"));
     char *text = streamed(r.body, false, "length");
@@ -286,24 +118,26 @@ END_TEST
 
 START_TEST(chats_have_a_reply)
 {
-    json_t *json = post(&shared, 200, "/v1/chat/completions",
-                        "{" MESSAGES ", \"temperature\": 0, \"max_completion_tokens\": 30, "
-                        "\"user\": \"somebody\", \"n\": 1, \"tools\": [], \"logprobs\": false, "
-                        "\"response_format\": {\"type\": \"text\"}}");
+    json_t *json =
+        server_post(&shared, 200, "/v1/chat/completions",
+                    "{" MESSAGES ", \"temperature\": 0, \"max_completion_tokens\": 30, "
+                    "\"user\": \"somebody\", \"n\": 1, \"tools\": [], \"logprobs\": false, "
+                    "\"response_format\": {\"type\": \"text\"}}");
     const json_t *message = tool_member(choice_of(json), "message");
     ck_assert_str_eq(tool_text(message, "role"), "assistant");
     const char *text = tool_text(message, "content");
     ck_assert_uint_gt(strlen(text), 10);
-    reply r = call(&shared, "POST", "/v1/chat/completions",
-                   "{" MESSAGES ", \"temperature\": 0, \"max_tokens\": 30, \"stream\": true}");
+    reply r =
+        server_call(&shared, "POST", "/v1/chat/completions",
+                    "{" MESSAGES ", \"temperature\": 0, \"max_tokens\": 30, \"stream\": true}");
     char *stream = streamed(r.body, true, "length");
     ck_assert_str_eq(stream, text);
     /* the content as a list of parts */
     json_t *parts =
-        post(&shared, 200, "/v1/chat/completions",
-             "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", "
-             "\"text\": \"Tell me \"}, {\"type\": \"text\", \"text\": \"a story.\"}]}], "
-             "\"temperature\": 0, \"max_tokens\": 30}");
+        server_post(&shared, 200, "/v1/chat/completions",
+                    "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", "
+                    "\"text\": \"Tell me \"}, {\"type\": \"text\", \"text\": \"a story.\"}]}], "
+                    "\"temperature\": 0, \"max_tokens\": 30}");
     ck_assert_str_eq(tool_text(tool_member(choice_of(parts), "message"), "content"), text);
     json_decref(parts);
     json_decref(json);
@@ -316,9 +150,10 @@ START_TEST(a_seed_gives_the_same_text)
 {
     char *texts[3];
     for (int i = 0; i < 3; i++) {
-        json_t *json = post(&shared, 200, "/v1/completions",
-                            "{\"prompt\": \"Once\", \"temperature\": 1, \"max_tokens\": 40%s}",
-                            i < 2 ? ", \"seed\": 5" : "");
+        json_t *json =
+            server_post(&shared, 200, "/v1/completions",
+                        "{\"prompt\": \"Once\", \"temperature\": 1, \"max_tokens\": 40%s}",
+                        i < 2 ? ", \"seed\": 5" : "");
         texts[i] = strdup(tool_text(choice_of(json), "text"));
         json_decref(json);
     }
@@ -334,8 +169,9 @@ START_TEST(stop_strings_end_texts)
     char *whole = generated(40), *found = strstr(whole, " girl");
     ck_assert_ptr_nonnull(found);
     *found = '\0';
-    json_t *json = post(&shared, 200, "/v1/completions",
-                        "{" PROMPT ", \"max_tokens\": 40, \"stop\": [\"never\", \" girl\"]}");
+    json_t *json =
+        server_post(&shared, 200, "/v1/completions",
+                    "{" PROMPT ", \"max_tokens\": 40, \"stop\": [\"never\", \" girl\"]}");
     ck_assert_str_eq(tool_text(choice_of(json), "text"), whole);
     ck_assert_str_eq(tool_text(choice_of(json), "finish_reason"), "stop");
     json_decref(json);
@@ -350,7 +186,7 @@ START_TEST(several_choices_differ)
     snprintf(
         body, sizeof body,
         "{\"prompt\": \"Once\", \"temperature\": 1, \"seed\": 3, \"max_tokens\": 20, \"n\": 3");
-    json_t *json = post(&shared, 200, "/v1/completions", "%s}", body);
+    json_t *json = server_post(&shared, 200, "/v1/completions", "%s}", body);
     const json_t *choices = json_object_get(json, "choices");
     ck_assert_uint_eq(json_array_size(choices), 3);
     for (size_t i = 0; i < 3; i++) {
@@ -363,7 +199,7 @@ START_TEST(several_choices_differ)
     ck_assert_double_eq(tool_number(tool_member(json, "usage"), "completion_tokens"), 60);
     json_decref(json);
     strcat(body, ", \"stream\": true}");
-    reply r = call(&shared, "POST", "/v1/completions", body);
+    reply r = server_call(&shared, "POST", "/v1/completions", body);
     char got[3][512] = {"", "", ""}, *rest = r.body;
     int ends = 0;
     for (char *line;
@@ -392,8 +228,8 @@ static const json_t *first_of(const json_t *list)
 
 START_TEST(log_probabilities_are_given)
 {
-    json_t *json =
-        post(&shared, 200, "/v1/completions", "{" PROMPT ", \"max_tokens\": 3, \"logprobs\": 2}");
+    json_t *json = server_post(&shared, 200, "/v1/completions",
+                               "{" PROMPT ", \"max_tokens\": 3, \"logprobs\": 2}");
     const json_t *all = tool_member(choice_of(json), "logprobs");
     ck_assert_uint_eq(json_array_size(tool_member(all, "tokens")), 3);
     const double value = json_number_value(first_of(tool_member(all, "token_logprobs")));
@@ -410,7 +246,7 @@ START_TEST(log_probabilities_are_given)
                  "{" MESSAGES ", \"temperature\": 0, \"max_tokens\": 3, \"logprobs\": true, "
                  "\"top_logprobs\": 2, \"stream\": %s}",
                  stream ? "true" : "false");
-        reply r = call(&shared, "POST", "/v1/chat/completions", body);
+        reply r = server_call(&shared, "POST", "/v1/chat/completions", body);
         size_t count = 0;
         char *rest = r.body;
         for (char *line;
@@ -437,14 +273,14 @@ END_TEST
 START_TEST(biases_and_penalties_change_texts)
 {
     /* 263 is the token " a" of this model */
-    json_t *json = post(&shared, 200, "/v1/completions",
-                        "{" PROMPT ", \"max_tokens\": 5, \"logit_bias\": {\"263\": 100}}");
+    json_t *json = server_post(&shared, 200, "/v1/completions",
+                               "{" PROMPT ", \"max_tokens\": 5, \"logit_bias\": {\"263\": 100}}");
     ck_assert_double_eq(tool_number(tool_member(json, "usage"), "completion_tokens"), 5);
     char *first = strdup(tool_text(choice_of(json), "text"));
     json_decref(json);
-    json = post(&shared, 200, "/v1/completions",
-                "{" PROMPT ", \"max_tokens\": 5, \"logit_bias\": {\"263\": 100}, "
-                "\"frequency_penalty\": 100}");
+    json = server_post(&shared, 200, "/v1/completions",
+                       "{" PROMPT ", \"max_tokens\": 5, \"logit_bias\": {\"263\": 100}, "
+                       "\"frequency_penalty\": 100}");
     const char *second = tool_text(choice_of(json), "text");
     const size_t each = strlen(first) / 5;
     ck_assert_int_eq(strncmp(first, first + each, strlen(first) - each),
@@ -483,39 +319,40 @@ START_TEST(texts_have_the_form_that_is_asked_for)
         "\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"name\": \"pet\", "
         "\"strict\": true, \"schema\": " SCHEMA "}}";
     for (int seed = 0; seed < 3; seed++) {
-        json_t *json = post(&shared, 200, "/v1/chat/completions",
-                            "{" MESSAGES ", \"seed\": %d, %s}", seed, format);
+        json_t *json = server_post(&shared, 200, "/v1/chat/completions",
+                                   "{" MESSAGES ", \"seed\": %d, %s}", seed, format);
         ck_assert_str_eq(tool_text(choice_of(json), "finish_reason"), "stop");
         check_pet(tool_text(tool_member(choice_of(json), "message"), "content"));
         json_decref(json);
         char body[2048];
         snprintf(body, sizeof body, "{" MESSAGES ", \"seed\": %d, \"stream\": true, %s}", seed,
                  format);
-        reply r = call(&shared, "POST", "/v1/chat/completions", body);
+        reply r = server_call(&shared, "POST", "/v1/chat/completions", body);
         char *text = streamed(r.body, true, "stop");
         check_pet(text);
         free(text);
         free(r.text);
     }
     json_t *json =
-        post(&shared, 200, "/v1/completions",
-             "{" PROMPT ", \"grammar\": \"root ::= \\\" the \\\" [a-c]{3} | \\\"x\\\"\"}");
+        server_post(&shared, 200, "/v1/completions",
+                    "{" PROMPT ", \"grammar\": \"root ::= \\\" the \\\" [a-c]{3} | \\\"x\\\"\"}");
     const char *text = tool_text(choice_of(json), "text");
     ck_assert_msg(strcmp(text, "x") == 0 || (strncmp(text, " the ", 5) == 0 &&
                                              strspn(text + 5, "abc") == 3 && strlen(text) == 8),
                   "%s", text);
     json_decref(json);
-    json =
-        post(&shared, 200, "/v1/completions",
-             "{" PROMPT ", \"response_format\": {\"type\": \"json_object\"}, \"max_tokens\": 20}");
+    json = server_post(&shared, 200, "/v1/completions",
+                       "{" PROMPT
+                       ", \"response_format\": {\"type\": \"json_object\"}, \"max_tokens\": 20}");
     text = tool_text(choice_of(json), "text");
     ck_assert_msg(text[0] == '{', "%s", text);
     json_decref(json);
     /* A grammar that becomes too ambiguous fails its own request only. */
-    json = post(&shared, 400, "/v1/completions",
-                "{" PROMPT
-                ", \"grammar\": \"root ::= \\\"a\\\" root \\\"b\\\" | \\\"a\\\" root \\\"c\\\"\", "
-                "\"max_tokens\": 100}");
+    json = server_post(
+        &shared, 400, "/v1/completions",
+        "{" PROMPT
+        ", \"grammar\": \"root ::= \\\"a\\\" root \\\"b\\\" | \\\"a\\\" root \\\"c\\\"\", "
+        "\"max_tokens\": 100}");
     ck_assert_ptr_nonnull(strstr(tool_text(tool_member(json, "error"), "message"),
                                  "no token of the model can continue the text by its grammar"));
     json_decref(json);
@@ -524,15 +361,15 @@ END_TEST
 
 START_TEST(tokens_go_both_ways)
 {
-    json_t *json = post(&shared, 200, "/tokenize",
-                        "{\"content\": \"Once upon a time\", \"add_special\": true}"),
+    json_t *json = server_post(&shared, 200, "/tokenize",
+                               "{\"content\": \"Once upon a time\", \"add_special\": true}"),
            *tokens = json_object_get(json, "tokens");
     static const int wanted[] = {1, 403, 407, 261, 378};
     ck_assert_uint_eq(json_array_size(tokens), 5);
     for (size_t i = 0; i < 5; i++)
         ck_assert_int_eq((int)json_integer_value(json_array_get(tokens, i)), wanted[i]);
     json_decref(json);
-    json = post(&shared, 200, "/detokenize", "{\"tokens\": [403, 407, 261, 378]}");
+    json = server_post(&shared, 200, "/detokenize", "{\"tokens\": [403, 407, 261, 378]}");
     ck_assert_ptr_nonnull(strstr(tool_text(json, "content"), "Once upon a time"));
     json_decref(json);
 }
@@ -631,7 +468,7 @@ START_TEST(wrong_requests_are_refused)
         {"POST", "/detokenize", "{\"tokens\": [-1]}", 400, "tokens is not a list of ids"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        reply r = call(&shared, cases[i].method, cases[i].path, cases[i].body);
+        reply r = server_call(&shared, cases[i].method, cases[i].path, cases[i].body);
         ck_assert_msg(r.status == cases[i].status && strstr(r.body, cases[i].wanted) != NULL,
                       "%s %s %s: %s", cases[i].method, cases[i].path, cases[i].body, r.text);
         json_t *json = json_loads(r.body, 0, NULL);
@@ -648,7 +485,7 @@ START_TEST(long_prompts_are_refused)
     char ids[8192] = "1";
     for (int i = 0; i < 511; i++)
         strcat(ids, ",403");
-    json_t *json = post(&shared, 400, "/v1/completions", "{\"prompt\": [%s]}", ids);
+    json_t *json = server_post(&shared, 400, "/v1/completions", "{\"prompt\": [%s]}", ids);
     ck_assert_str_eq(tool_text(tool_member(json, "error"), "message"),
                      "the prompt has 512 tokens, but the context has only 512");
     json_decref(json);
@@ -662,12 +499,12 @@ START_TEST(large_bodies_are_refused)
     ck_assert_ptr_nonnull(body);
     memset(body, ' ', size);
     body[size] = '\0';
-    reply r = call(&shared, "POST", "/v1/completions", body);
+    reply r = server_call(&shared, "POST", "/v1/completions", body);
     ck_assert_int_eq(r.status, 413);
     ck_assert_ptr_nonnull(strstr(r.body, "the body is larger than 16 MiB"));
     free(r.text);
     /* No body is kept for a GET, so its size does not matter. */
-    r = call(&shared, "GET", "/health", body);
+    r = server_call(&shared, "GET", "/health", body);
     ck_assert_int_eq(r.status, 200);
     free(r.text);
     free(body);
@@ -684,14 +521,14 @@ START_TEST(a_full_queue_refuses)
     reply r;
     for (int i = 0; i < 3; i++) {
         clients[i] =
-            ask(&shared, "POST", "/v1/completions", "", "{" PROMPT ", \"max_tokens\": 300}");
-        await_metric(&shared, i < 2 ? "requests_running" : "requests_waiting", i < 2 ? i + 1 : 1);
+            server_ask(&shared, "POST", "/v1/completions", "", "{" PROMPT ", \"max_tokens\": 300}");
+        server_await(&shared, i < 2 ? "requests_running" : "requests_waiting", i < 2 ? i + 1 : 1);
     }
-    json_t *json = post(&shared, 429, "/v1/completions", "{" PROMPT "}");
+    json_t *json = server_post(&shared, 429, "/v1/completions", "{" PROMPT "}");
     ck_assert_str_eq(tool_text(tool_member(json, "error"), "type"), "rate_limit_error");
     json_decref(json);
     for (int i = 0; i < 3; i++) {
-        r = hear(clients[i]);
+        r = server_hear(clients[i]);
         ck_assert_int_eq(r.status, 200);
         json = json_loads(r.body, 0, NULL);
         ck_assert_str_eq(tool_text(choice_of(json), "text"), wanted);
@@ -707,17 +544,17 @@ START_TEST(texts_of_absent_clients_end)
 {
     static const char *const bodies[] = {"{" PROMPT ", \"max_tokens\": 500}",
                                          "{" PROMPT ", \"max_tokens\": 500, \"stream\": true}"};
-    const double before = metric(&shared, "requests_cancelled_total");
+    const double before = server_metric(&shared, "requests_cancelled_total");
     int clients[3];
     for (int i = 0; i < 3; i++) {
-        clients[i] = ask(&shared, "POST", "/v1/completions", "", bodies[i % 2]);
-        await_metric(&shared, i < 2 ? "requests_running" : "requests_waiting", i < 2 ? i + 1 : 1);
+        clients[i] = server_ask(&shared, "POST", "/v1/completions", "", bodies[i % 2]);
+        server_await(&shared, i < 2 ? "requests_running" : "requests_waiting", i < 2 ? i + 1 : 1);
     }
     for (int i = 2; i >= 0; i--)
         close(clients[i]);
-    await_metric(&shared, "requests_cancelled_total", before + 3);
-    ck_assert_double_eq(metric(&shared, "requests_running"), 0);
-    json_t *json = post(&shared, 200, "/v1/completions", "{" PROMPT ", \"max_tokens\": 4}");
+    server_await(&shared, "requests_cancelled_total", before + 3);
+    ck_assert_double_eq(server_metric(&shared, "requests_running"), 0);
+    json_t *json = server_post(&shared, 200, "/v1/completions", "{" PROMPT ", \"max_tokens\": 4}");
     json_decref(json);
 }
 END_TEST
@@ -743,11 +580,12 @@ START_TEST(prompts_are_found_again)
         int ids, cached;
     } cases[] = {{110, 0}, {110, 96}, {96, 64}, {200, 96}, {200, 192}};
     char ids[2048], *text = NULL;
-    const double before = metric(&shared, "prompt_tokens_cached_total");
+    const double before = server_metric(&shared, "prompt_tokens_cached_total");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         write_ids(ids, cases[i].ids);
-        json_t *json = post(&shared, 200, "/v1/completions",
-                            "{\"prompt\": [%s], \"temperature\": 0, \"max_tokens\": 20}", ids);
+        json_t *json =
+            server_post(&shared, 200, "/v1/completions",
+                        "{\"prompt\": [%s], \"temperature\": 0, \"max_tokens\": 20}", ids);
         ck_assert_double_eq(cached_tokens(json), cases[i].cached);
         if (i % 3 == 1)
             ck_assert_str_eq(tool_text(choice_of(json), "text"), text);
@@ -756,10 +594,11 @@ START_TEST(prompts_are_found_again)
         json_decref(json);
     }
     free(text);
-    ck_assert_double_eq(metric(&shared, "prompt_tokens_cached_total"), before + 96 + 64 + 96 + 192);
-    ck_assert_double_ge(metric(&shared, "cache_pages_prefix"), 6);
-    ck_assert_double_eq(metric(&shared, "prompt_piece_tokens"), 32);
-    ck_assert_double_eq(metric(&shared, "prompt_piece_tokens_max"), 32);
+    ck_assert_double_eq(server_metric(&shared, "prompt_tokens_cached_total"),
+                        before + 96 + 64 + 96 + 192);
+    ck_assert_double_ge(server_metric(&shared, "cache_pages_prefix"), 6);
+    ck_assert_double_eq(server_metric(&shared, "prompt_piece_tokens"), 32);
+    ck_assert_double_eq(server_metric(&shared, "prompt_piece_tokens_max"), 32);
 }
 END_TEST
 
@@ -805,9 +644,9 @@ END_TEST
 /* A client that has sent only a part of its request does not stop the others. */
 START_TEST(slow_clients_disturb_nobody)
 {
-    const int slow = dial(&shared);
-    put(slow, "POST /v1/completions HTTP/1.1\r\nContent-Le", 42);
-    json_t *json = post(&shared, 200, "/v1/completions", "{" PROMPT ", \"max_tokens\": 4}");
+    const int slow = server_dial(&shared);
+    server_put(slow, "POST /v1/completions HTTP/1.1\r\nContent-Le", 42);
+    json_t *json = server_post(&shared, 200, "/v1/completions", "{" PROMPT ", \"max_tokens\": 4}");
     json_decref(json);
     close(slow);
 }
@@ -815,24 +654,24 @@ END_TEST
 
 START_TEST(health_and_models_are_told)
 {
-    reply r = call(&shared, "GET", "/health", "");
+    reply r = server_call(&shared, "GET", "/health", "");
     ck_assert_int_eq(r.status, 200);
     ck_assert_ptr_nonnull(strstr(r.body, "{\"status\":\"ok\",\"ranks\":1,\"wanted_ranks\":1,"));
     free(r.text);
-    r = call(&shared, "GET", "/ranks", "");
+    r = server_call(&shared, "GET", "/ranks", "");
     ck_assert_ptr_nonnull(strstr(r.body, "{\"ranks\":[{\"rank\":0,\"device\":\""));
     free(r.text);
-    r = call(&shared, "GET", "/", "");
+    r = server_call(&shared, "GET", "/", "");
     ck_assert_int_eq(r.status, 200);
     ck_assert_ptr_nonnull(
         strstr(r.text, "Content-Security-Policy: default-src 'none'; script-src 'nonce-"));
     ck_assert_ptr_nonnull(strstr(r.body, "<!DOCTYPE html>"));
     ck_assert_ptr_null(strstr(r.body, "@NONCE@"));
     free(r.text);
-    r = call(&shared, "GET", "/v1/models", "");
+    r = server_call(&shared, "GET", "/v1/models", "");
     ck_assert_ptr_nonnull(strstr(r.body, "\"id\":\"stories\""));
     free(r.text);
-    r = call(&shared, "HEAD", "/v1/models", "");
+    r = server_call(&shared, "HEAD", "/v1/models", "");
     ck_assert_int_eq(r.status, 200);
     ck_assert_str_eq(r.body, "");
     free(r.text);
@@ -862,13 +701,13 @@ START_TEST(keys_are_needed)
     ck_assert_int_eq((int)write(fd, "secret\nmore\n", 12), 12);
     close(fd);
     snprintf(arguments, sizeof arguments, SERVE "--api-key-file %s", path);
-    server s = start(arguments);
+    server s = server_start(arguments);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        reply r = hear(ask(&s, "GET", cases[i].path, cases[i].headers, ""));
+        reply r = server_hear(server_ask(&s, "GET", cases[i].path, cases[i].headers, ""));
         ck_assert_int_eq(r.status, cases[i].status);
         free(r.text);
     }
-    stop(&s);
+    server_stop(&s);
     unlink(path);
 }
 END_TEST
@@ -878,12 +717,12 @@ END_TEST
 START_TEST(a_signal_lets_texts_end)
 {
     char *wanted = generated(200);
-    server s = start(SERVE "--parallel 1");
-    const int client =
-        ask(&s, "POST", "/v1/completions", "", "{" PROMPT ", \"max_tokens\": 200, \"n\": 2}");
-    await_metric(&s, "requests_running", 1);
+    server s = server_start(SERVE "--parallel 1");
+    const int client = server_ask(&s, "POST", "/v1/completions", "",
+                                  "{" PROMPT ", \"max_tokens\": 200, \"n\": 2}");
+    server_await(&s, "requests_running", 1);
     ck_assert_int_eq(kill(s.pid, SIGTERM), 0);
-    reply r = hear(client);
+    reply r = server_hear(client);
     json_t *json = json_loads(r.body, 0, NULL);
     for (size_t i = 0; i < 2; i++) {
         const json_t *choice = json_array_get(json_object_get(json, "choices"), i);
@@ -891,7 +730,7 @@ START_TEST(a_signal_lets_texts_end)
     }
     json_decref(json);
     free(r.text);
-    stop(&s);
+    server_stop(&s);
     free(wanted);
 }
 END_TEST
@@ -899,21 +738,21 @@ END_TEST
 /* A client that goes away gives up its place in the queue, although the texts before it go on. */
 START_TEST(absent_clients_do_not_fill_the_queue)
 {
-    server s = start(SERVE "--parallel 1 --context 512 --queue 200");
+    server s = server_start(SERVE "--parallel 1 --context 512 --queue 200");
     int clients[2];
     for (int i = 0; i < 2; i++) {
-        clients[i] =
-            ask(&s, "POST", "/v1/completions", "", "{" PROMPT ", \"max_tokens\": 500, \"n\": 128}");
-        await_metric(&s, "requests_total", i + 1);
+        clients[i] = server_ask(&s, "POST", "/v1/completions", "",
+                                "{" PROMPT ", \"max_tokens\": 500, \"n\": 128}");
+        server_await(&s, "requests_total", i + 1);
     }
     close(clients[1]);
-    await_metric(&s, "requests_cancelled_total", 1);
-    ck_assert_double_ge(metric(&s, "requests_waiting"), 1);
-    ck_assert_double_lt(metric(&s, "requests_waiting"), 128);
+    server_await(&s, "requests_cancelled_total", 1);
+    ck_assert_double_ge(server_metric(&s, "requests_waiting"), 1);
+    ck_assert_double_lt(server_metric(&s, "requests_waiting"), 128);
     close(clients[0]);
-    await_metric(&s, "requests_cancelled_total", 2);
-    ck_assert_double_eq(metric(&s, "requests_waiting"), 0);
-    stop(&s);
+    server_await(&s, "requests_cancelled_total", 2);
+    ck_assert_double_eq(server_metric(&s, "requests_waiting"), 0);
+    server_stop(&s);
 }
 END_TEST
 
@@ -926,7 +765,7 @@ START_TEST(systemd_is_told)
     const int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
     ck_assert(fd >= 0 && bind(fd, (const struct sockaddr *)&address, sizeof address) == 0);
     setenv("NOTIFY_SOCKET", address.sun_path, 1);
-    server s = start(SERVE "--parallel 1");
+    server s = server_start(SERVE "--parallel 1");
     unsetenv("NOTIFY_SOCKET");
     static const char *const wanted[] = {"READY=1", "STOPPING=1"};
     for (int i = 0; i < 2; i++) {
@@ -935,7 +774,7 @@ START_TEST(systemd_is_told)
         text[size] = '\0';
         ck_assert_str_eq(text, wanted[i]);
         if (i == 0)
-            stop(&s);
+            server_stop(&s);
     }
     close(fd);
     unlink(address.sun_path);
@@ -944,14 +783,15 @@ END_TEST
 
 START_TEST(the_grace_ends)
 {
-    server s = start(SERVE "--parallel 1 --grace 0");
-    const int client = ask(&s, "POST", "/v1/completions", "", "{" PROMPT ", \"max_tokens\": 500}");
-    await_metric(&s, "requests_running", 1);
+    server s = server_start(SERVE "--parallel 1 --grace 0");
+    const int client =
+        server_ask(&s, "POST", "/v1/completions", "", "{" PROMPT ", \"max_tokens\": 500}");
+    server_await(&s, "requests_running", 1);
     ck_assert_int_eq(kill(s.pid, SIGTERM), 0);
-    reply r = hear(client);
+    reply r = server_hear(client);
     ck_assert_msg(r.status == 503 && strstr(r.body, "the server shuts down") != NULL, "%s", r.text);
     free(r.text);
-    stop(&s);
+    server_stop(&s);
 }
 END_TEST
 
@@ -975,9 +815,10 @@ START_TEST(nan_ends_texts_only)
                             : "launch -n 2 --no-prefix -- " TEST_TOOL
                               " serve %s --port 0 --parallel 2",
                  path);
-        server s = start(arguments);
+        server s = server_start(arguments);
         for (int i = 0; i < 2; i++) {
-            json_t *json = post(&s, 503, "/v1/completions", "{" PROMPT ", \"max_tokens\": 20}");
+            json_t *json =
+                server_post(&s, 503, "/v1/completions", "{" PROMPT ", \"max_tokens\": 20}");
             const char *message = tool_text(tool_member(json, "error"), "message");
             ck_assert_msg(strstr(message, "is NaN") != NULL, "%s", message);
             json_decref(json);
@@ -999,45 +840,46 @@ START_TEST(texts_wait_for_pages)
 {
     char *wanted = generated(200);
     int clients[3];
-    server s = start(SERVE "--parallel 3 --context 512 --cache-tokens 256");
+    server s = server_start(SERVE "--parallel 3 --context 512 --cache-tokens 256");
     for (int i = 0; i < 3; i++)
-        clients[i] = ask(&s, "POST", "/v1/completions", "", "{" PROMPT ", \"max_tokens\": 200}");
+        clients[i] =
+            server_ask(&s, "POST", "/v1/completions", "", "{" PROMPT ", \"max_tokens\": 200}");
     for (int i = 0; i < 3; i++) {
-        reply r = hear(clients[i]);
+        reply r = server_hear(clients[i]);
         json_t *json = json_loads(r.body, 0, NULL);
         ck_assert_str_eq(tool_text(choice_of(json), "text"), wanted);
         json_decref(json);
         free(r.text);
     }
-    ck_assert_double_ge(metric(&s, "preemptions_total"), 1);
-    ck_assert_double_eq(metric(&s, "cache_pages"), 4);
-    json_t *json = post(&s, 200, "/v1/completions", "{" PROMPT ", \"max_tokens\": 500}");
+    ck_assert_double_ge(server_metric(&s, "preemptions_total"), 1);
+    ck_assert_double_eq(server_metric(&s, "cache_pages"), 4);
+    json_t *json = server_post(&s, 200, "/v1/completions", "{" PROMPT ", \"max_tokens\": 500}");
     ck_assert_str_eq(tool_text(choice_of(json), "finish_reason"), "length");
     ck_assert_double_eq(tool_number(tool_member(json, "usage"), "completion_tokens"), 252);
     json_decref(json);
-    stop(&s);
+    server_stop(&s);
     free(wanted);
 }
 END_TEST
 
 START_TEST(deadlines_end_requests)
 {
-    server s = start(SERVE "--parallel 1 --context 512 --deadline 0.05 --no-prefix-cache");
+    server s = server_start(SERVE "--parallel 1 --context 512 --deadline 0.05 --no-prefix-cache");
     int clients[2];
     static const char *const wanted[] = {"the text took longer than 0.05 s, with ",
                                          "the request waited longer than 0.05 s"};
-    clients[0] = ask(&s, "POST", "/v1/completions", "", "{" PROMPT ", \"max_tokens\": 500}");
-    await_metric(&s, "requests_running", 1);
-    clients[1] = ask(&s, "POST", "/v1/completions", "", "{" PROMPT ", \"max_tokens\": 500}");
+    clients[0] = server_ask(&s, "POST", "/v1/completions", "", "{" PROMPT ", \"max_tokens\": 500}");
+    server_await(&s, "requests_running", 1);
+    clients[1] = server_ask(&s, "POST", "/v1/completions", "", "{" PROMPT ", \"max_tokens\": 500}");
     for (int i = 0; i < 2; i++) {
-        reply r = hear(clients[i]);
+        reply r = server_hear(clients[i]);
         ck_assert_msg(r.status == 503, "%s", r.text);
         ck_assert_msg(strstr(r.body, wanted[0]) != NULL || strstr(r.body, wanted[i]) != NULL, "%s",
                       r.text);
         free(r.text);
     }
-    ck_assert_double_eq(metric(&s, "requests_failed_total"), 2);
-    stop(&s);
+    ck_assert_double_eq(server_metric(&s, "requests_failed_total"), 2);
+    server_stop(&s);
 }
 END_TEST
 
@@ -1046,20 +888,20 @@ START_TEST(ranks_serve_together)
     if (!TEST_HAVE_UCX)
         SKIP("the library was built without UCX");
     char *wanted = generated(40);
-    server s = start("launch -n 2 -- " TEST_TOOL " " SERVE "--parallel 2");
+    server s = server_start("launch -n 2 -- " TEST_TOOL " " SERVE "--parallel 2");
     for (int i = 0; i < 2; i++) {
-        json_t *json = post(&s, 200, "/v1/completions", "{" PROMPT ", \"max_tokens\": 40}");
+        json_t *json = server_post(&s, 200, "/v1/completions", "{" PROMPT ", \"max_tokens\": 40}");
         ck_assert_str_eq(tool_text(choice_of(json), "text"), wanted);
         json_decref(json);
     }
-    json_t *json = post(&s, 200, "/v1/completions",
-                        "{" PROMPT ", \"grammar\": \"root ::= [x-z]{2} | \\\"yes\\\"\"}");
+    json_t *json = server_post(&s, 200, "/v1/completions",
+                               "{" PROMPT ", \"grammar\": \"root ::= [x-z]{2} | \\\"yes\\\"\"}");
     const char *text = tool_text(choice_of(json), "text");
     ck_assert_msg(strcmp(text, "yes") == 0 || (strspn(text, "xyz") == 2 && strlen(text) == 2), "%s",
                   text);
     json_decref(json);
-    ck_assert_double_eq(metric(&s, "ranks"), 2);
-    stop(&s);
+    ck_assert_double_eq(server_metric(&s, "ranks"), 2);
+    server_stop(&s);
     free(wanted);
 }
 END_TEST
@@ -1141,35 +983,36 @@ START_TEST(lost_ranks_cost_no_request)
     if (!TEST_HAVE_UCX)
         SKIP("the library was built without UCX");
     char *wanted = generated(300);
-    server s = start("launch -n 3 --respawn 1 --no-prefix -- " TEST_TOOL " " SERVE "--parallel 3");
+    server s =
+        server_start("launch -n 3 --respawn 1 --no-prefix -- " TEST_TOOL " " SERVE "--parallel 3");
     static const char *const victims[] = {"RANK=2", "RANK=1"};
     for (int round = 0; round < 2; round++) {
         int clients[STREAMS];
-        const double before = metric(&s, "generated_tokens_total");
+        const double before = server_metric(&s, "generated_tokens_total");
         for (int i = 0; i < STREAMS; i++)
-            clients[i] = ask(&s, "POST", "/v1/completions", "", STREAM);
-        await_metric(&s, "generated_tokens_total", before + 100);
+            clients[i] = server_ask(&s, "POST", "/v1/completions", "", STREAM);
+        server_await(&s, "generated_tokens_total", before + 100);
         const pid_t victim = find_rank(&s, victims[round]);
         ck_assert_int_gt(victim, 0);
         ck_assert_int_eq(kill(victim, SIGKILL), 0);
         for (int i = 0; i < STREAMS; i++) {
-            reply r = hear(clients[i]);
+            reply r = server_hear(clients[i]);
             char *text = streamed(r.body, false, "length");
             ck_assert_str_eq(text, wanted);
             free(text);
             free(r.text);
         }
-        await_metric(&s, "ranks_lost_total", round + 1);
-        json_t *json = post(&s, 200, "/v1/completions", "{" PROMPT ", \"max_tokens\": 300}");
+        server_await(&s, "ranks_lost_total", round + 1);
+        json_t *json = server_post(&s, 200, "/v1/completions", "{" PROMPT ", \"max_tokens\": 300}");
         ck_assert_str_eq(tool_text(choice_of(json), "text"), wanted);
         json_decref(json);
         if (round == 0) {
-            await_metric(&s, "ranks_joined_total", 1);
-            await_metric(&s, "ranks", 3);
+            server_await(&s, "ranks_joined_total", 1);
+            server_await(&s, "ranks", 3);
         }
     }
-    ck_assert_double_eq(metric(&s, "ranks"), 2);
-    reply r = call(&s, "GET", "/health", "");
+    ck_assert_double_eq(server_metric(&s, "ranks"), 2);
+    reply r = server_call(&s, "GET", "/health", "");
     ck_assert_ptr_nonnull(strstr(r.body, "\"status\":\"degraded\",\"ranks\":2,\"wanted_ranks\":3"));
     free(r.text);
     const char *said = stop_and_hear(&s);
@@ -1185,22 +1028,22 @@ START_TEST(too_few_ranks_are_told)
 {
     if (!TEST_HAVE_UCX)
         SKIP("the library was built without UCX");
-    server s = start("launch -n 2 --keep-going --no-prefix -- " TEST_TOOL " " SERVE
-                     "--parallel 1 --memory 700K");
-    const int client = ask(&s, "POST", "/v1/completions", "", STREAM);
-    await_metric(&s, "generated_tokens_total", 20);
+    server s = server_start("launch -n 2 --keep-going --no-prefix -- " TEST_TOOL " " SERVE
+                            "--parallel 1 --memory 700K");
+    const int client = server_ask(&s, "POST", "/v1/completions", "", STREAM);
+    server_await(&s, "generated_tokens_total", 20);
     ck_assert_int_eq(kill(find_rank(&s, "RANK=1"), SIGKILL), 0);
     static const char *const wanted[] = {"\"code\":503",
                                          "1 of 2 ranks cannot hold the model: model: the weights "
                                          "and the cache of rank 0 of 1 need 1.1 MiB"};
-    reply r = hear(client);
+    reply r = server_hear(client);
     ck_assert_msg(strstr(r.body, wanted[0]) != NULL && strstr(r.body, wanted[1]) != NULL, "%s",
                   r.body);
     free(r.text);
-    json_t *json = post(&s, 503, "/v1/completions", "{" PROMPT ", \"max_tokens\": 5}");
+    json_t *json = server_post(&s, 503, "/v1/completions", "{" PROMPT ", \"max_tokens\": 5}");
     ck_assert_ptr_nonnull(strstr(tool_text(tool_member(json, "error"), "message"), wanted[1]));
     json_decref(json);
-    r = call(&s, "GET", "/health", "");
+    r = server_call(&s, "GET", "/health", "");
     ck_assert_int_eq(r.status, 503);
     ck_assert_ptr_nonnull(strstr(r.body, "\"status\":\"unavailable\",\"ranks\":1,"));
     free(r.text);
@@ -1215,7 +1058,7 @@ START_TEST(the_first_rank_is_needed)
         SKIP("the library was built without UCX");
     int status = 0;
     char text[16384];
-    server s = start("launch -n 2 --keep-going --no-prefix -- " TEST_TOOL " " SERVE);
+    server s = server_start("launch -n 2 --keep-going --no-prefix -- " TEST_TOOL " " SERVE);
     ck_assert_int_eq(kill(find_rank(&s, "RANK=0"), SIGKILL), 0);
     ck_assert_int_eq(waitpid(s.pid, &status, 0), s.pid);
     rewind(s.err);

@@ -1,5 +1,6 @@
 /* The HTTP side of the server, by libmicrohttpd. One thread serves all connections. A connection
- * that waits for text is suspended, and the schedule wakes it. */
+ * is suspended while another thread reads the body of its request, which wakes it (readers.c), and
+ * while it waits for text, until the schedule wakes it. */
 #include <errno.h>
 #include <inttypes.h>
 #include <microhttpd.h>
@@ -27,20 +28,28 @@
 
 typedef struct exchange exchange;
 
-/* What a path does. Each function queues an answer, or suspends the connection. */
-typedef enum MHD_Result (*handler)(serve_server *server, struct MHD_Connection *to, exchange *c);
+/* What a path does: queues an answer, or sets what the body asks for, in a thread for it. */
+typedef enum MHD_Result (*handler)(serve_server *server, struct MHD_Connection *to);
+typedef void (*body_reader)(serve_server *server, exchange *c);
 
 typedef struct route {
     const char *method, *path;
-    handler handle;
+    handler handle; /* NULL: it reads a body */
+    body_reader read;
     bool open; /* needs no key */
 } route;
 
 struct exchange {
+    serve_work work; /* reads the body */
+    serve_server *server;
+    struct MHD_Connection *connection;
+    int socket; /* −1: unknown */
     const route *route;
     serve_text body;
-    bool too_large;
-    serve_request *request; /* NULL: none, or it was refused */
+    bool too_large, reads;  /* `reads`: a thread has got the body, and sets one of: */
+    serve_problem problem;  /* why the request was refused; status 0: it was not */
+    serve_request *request; /* NULL: none */
+    serve_text answer;      /* otherwise */
 };
 
 /* Answers -------------------------------------------------------------------------------------- */
@@ -98,18 +107,23 @@ void serve_http_wake(serve_request *r)
     MHD_resume_connection(connection);
 }
 
-bool serve_http_is_closed(const serve_request *r)
+static bool is_closed(int fd)
 {
-    if (r->socket < 0)
+    if (fd < 0)
         return false;
 #ifdef POLLRDHUP
     /* Bytes may come before the end, such as TLS's last message. */
-    struct pollfd one = {.fd = r->socket, .events = POLLRDHUP};
+    struct pollfd one = {.fd = fd, .events = POLLRDHUP};
     return poll(&one, 1, 0) > 0;
 #else
     char byte;
-    return recv(r->socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+    return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
 #endif
+}
+
+bool serve_http_is_closed(const serve_request *r)
+{
+    return is_closed(r->socket);
 }
 
 typedef struct event_reader {
@@ -194,45 +208,38 @@ static int socket_of(struct MHD_Connection *connection)
     return info != NULL ? info->connect_fd : -1;
 }
 
-static enum MHD_Result generate(serve_server *server, struct MHD_Connection *to, exchange *c,
-                                bool chat)
+static void generate(serve_server *server, exchange *c, bool chat)
 {
-    serve_problem problem = {0};
-    serve_request *r = serve_request_read(server, chat, c->body.data, c->body.size, &problem);
-    serve_text_finish(&c->body); /* the text may be generated long after this */
+    serve_request *r = serve_request_read(server, chat, c->body.data, c->body.size, &c->problem);
     if (r == NULL)
-        return answer_problem(server, to, &problem);
-    r->socket = socket_of(to);
-    c->request = r;
+        return;
     pthread_mutex_lock(&server->lock);
+    r->socket = c->socket;
+    c->request = r;
     if (server->stopping)
-        serve_refuse(&problem, 503, "", "the server shuts down");
+        serve_refuse(&c->problem, 503, "", "the server shuts down");
     else if (server->unavailable[0] != '\0')
-        serve_refuse(&problem, 503, "", "%s", server->unavailable);
+        serve_refuse(&c->problem, 503, "", "%s", server->unavailable);
     else if (!serve_enqueue(server, r))
-        serve_refuse(&problem, 429, "", "%d requests wait already; try again later",
-                     server->waiting);
+        serve_refuse(&c->problem, 429, "", "%d requests wait already; try again later",
+                     server->waiting_requests);
     pthread_mutex_unlock(&server->lock);
-    return problem.status != 0 ? answer_problem(server, to, &problem)
-                               : answer_request(server, to, r);
 }
 
-static enum MHD_Result chat_completions(serve_server *server, struct MHD_Connection *to,
-                                        exchange *c)
+static void chat_completions(serve_server *server, exchange *c)
 {
-    return generate(server, to, c, true);
+    generate(server, c, true);
 }
 
-static enum MHD_Result completions(serve_server *server, struct MHD_Connection *to, exchange *c)
+static void completions(serve_server *server, exchange *c)
 {
-    return generate(server, to, c, false);
+    generate(server, c, false);
 }
 
 /* Other paths ---------------------------------------------------------------------------------- */
 
-static enum MHD_Result models(serve_server *server, struct MHD_Connection *to, exchange *c)
+static enum MHD_Result models(serve_server *server, struct MHD_Connection *to)
 {
-    (void)c;
     return answer_json(to, 200, serve_models_json(server));
 }
 
@@ -245,9 +252,8 @@ static bool is_ready(serve_server *server)
 }
 
 /* A server with too few ranks still serves, and so does one whose ranks open the model again. */
-static enum MHD_Result health(serve_server *server, struct MHD_Connection *to, exchange *c)
+static enum MHD_Result health(serve_server *server, struct MHD_Connection *to)
 {
-    (void)c;
     pthread_mutex_lock(&server->lock);
     const bool ready = server->ready && server->unavailable[0] == '\0';
     const char *status = !server->ready                         ? "loading"
@@ -267,18 +273,16 @@ static enum MHD_Result health(serve_server *server, struct MHD_Connection *to, e
     return answer_json(to, ready ? 200 : 503, value);
 }
 
-static enum MHD_Result ranks(serve_server *server, struct MHD_Connection *to, exchange *c)
+static enum MHD_Result ranks(serve_server *server, struct MHD_Connection *to)
 {
-    (void)c;
     pthread_mutex_lock(&server->lock);
     json_t *value = serve_ranks_json(server);
     pthread_mutex_unlock(&server->lock);
     return answer_json(to, 200, value);
 }
 
-static enum MHD_Result page(serve_server *server, struct MHD_Connection *to, exchange *c)
+static enum MHD_Result page(serve_server *server, struct MHD_Connection *to)
 {
-    (void)c;
     struct MHD_Response *response = MHD_create_response_from_buffer(
         server->page.size, server->page.data, MHD_RESPMEM_PERSISTENT);
     if (response == NULL)
@@ -293,10 +297,9 @@ static enum MHD_Result page(serve_server *server, struct MHD_Connection *to, exc
     return result;
 }
 
-static enum MHD_Result metrics(serve_server *server, struct MHD_Connection *to, exchange *c)
+static enum MHD_Result metrics(serve_server *server, struct MHD_Connection *to)
 {
     serve_text text = {0};
-    (void)c;
     pthread_mutex_lock(&server->lock);
     serve_metrics_write(server, &text);
     pthread_mutex_unlock(&server->lock);
@@ -305,36 +308,34 @@ static enum MHD_Result metrics(serve_server *server, struct MHD_Connection *to, 
     return result;
 }
 
-static enum MHD_Result answer_tokens(serve_server *server, struct MHD_Connection *to, json_t *value,
-                                     const serve_problem *problem)
+static void keep_answer(exchange *c, json_t *value)
 {
-    return value != NULL ? answer_json(to, 200, value) : answer_problem(server, to, problem);
+    if (value == NULL)
+        return;
+    serve_text_add_json(&c->answer, value);
+    serve_text_add(&c->answer, "\n", 1);
 }
 
-static enum MHD_Result tokenize(serve_server *server, struct MHD_Connection *to, exchange *c)
+static void tokenize(serve_server *server, exchange *c)
 {
-    serve_problem problem = {0};
-    json_t *value = serve_tokenize(server, c->body.data, c->body.size, &problem);
-    return answer_tokens(server, to, value, &problem);
+    keep_answer(c, serve_tokenize(server, c->body.data, c->body.size, &c->problem));
 }
 
-static enum MHD_Result detokenize(serve_server *server, struct MHD_Connection *to, exchange *c)
+static void detokenize(serve_server *server, exchange *c)
 {
-    serve_problem problem = {0};
-    json_t *value = serve_detokenize(server, c->body.data, c->body.size, &problem);
-    return answer_tokens(server, to, value, &problem);
+    keep_answer(c, serve_detokenize(server, c->body.data, c->body.size, &c->problem));
 }
 
 static const route routes[] = {
-    {"POST", "/v1/chat/completions", chat_completions, false},
-    {"POST", "/v1/completions", completions, false},
-    {"GET", "/v1/models", models, false},
-    {"POST", "/tokenize", tokenize, false},
-    {"POST", "/detokenize", detokenize, false},
-    {"GET", "/metrics", metrics, false},
-    {"GET", "/ranks", ranks, false},
-    {"GET", "/health", health, true},
-    {"GET", "/", page, true},
+    {"POST", "/v1/chat/completions", NULL, chat_completions, false},
+    {"POST", "/v1/completions", NULL, completions, false},
+    {"GET", "/v1/models", models, NULL, false},
+    {"POST", "/tokenize", NULL, tokenize, false},
+    {"POST", "/detokenize", NULL, detokenize, false},
+    {"GET", "/metrics", metrics, NULL, false},
+    {"GET", "/ranks", ranks, NULL, false},
+    {"GET", "/health", health, NULL, true},
+    {"GET", "/", page, NULL, true},
 };
 
 /* Requests ------------------------------------------------------------------------------------- */
@@ -360,12 +361,23 @@ static bool has_key(const serve_server *server, struct MHD_Connection *from)
            same_key(server->key, given + sizeof scheme - 1);
 }
 
+static bool may_ask(const serve_server *server, struct MHD_Connection *from, serve_problem *problem)
+{
+    if (server->key[0] != '\0' || serve_chosen.no_api_key)
+        return true;
+    return serve_check_origin(
+        MHD_lookup_connection_value(from, MHD_HEADER_KIND, MHD_HTTP_HEADER_HOST),
+        MHD_lookup_connection_value(from, MHD_HEADER_KIND, MHD_HTTP_HEADER_ORIGIN), problem);
+}
+
 /* Finds the route, and refuses what no route allows. HEAD is answered as GET, without a body. */
 static void find_route(const serve_server *server, struct MHD_Connection *from, const char *path,
                        const char *method, exchange *c, serve_problem *problem)
 {
     const char *as = strcmp(method, "HEAD") == 0 ? "GET" : method;
     bool known = false;
+    if (!may_ask(server, from, problem))
+        return;
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
         if (strcmp(routes[i].path, path) != 0)
             continue;
@@ -385,7 +397,7 @@ static void find_route(const serve_server *server, struct MHD_Connection *from, 
  * clients must not fill its memory. */
 static void add_body(exchange *c, const char *data, size_t size)
 {
-    if (strcmp(c->route->method, "POST") != 0)
+    if (c->route->read == NULL)
         return;
     const size_t limit = (size_t)serve_chosen.body_limit << 20;
     c->too_large = c->too_large || size > limit - c->body.size;
@@ -405,6 +417,47 @@ static enum MHD_Result begin(serve_server *server, struct MHD_Connection *from, 
     return problem.status != 0 ? answer_problem(server, from, &problem) : MHD_YES;
 }
 
+static void read_body(serve_work *work)
+{
+    exchange *c = (exchange *)work;
+    serve_server *server = c->server;
+    if (is_closed(c->socket))
+        serve_refuse(&c->problem, 400, "", "the client has gone");
+    else
+        c->route->read(server, c);
+    serve_text_finish(&c->body); /* the text may be generated long after this */
+    MHD_resume_connection(c->connection);
+}
+
+/* Gives the body to a thread, unless the server closes all connections. */
+static bool begin_reading(serve_server *server, struct MHD_Connection *connection, exchange *c)
+{
+    c->work.run = read_body;
+    c->connection = connection;
+    c->socket = socket_of(connection);
+    pthread_mutex_lock(&server->lock);
+    c->reads = !server->closing;
+    if (c->reads) {
+        MHD_suspend_connection(connection);
+        serve_readers_add(server->readers, &c->work);
+    } else {
+        serve_refuse(&c->problem, 503, "", "the server shuts down");
+    }
+    pthread_mutex_unlock(&server->lock);
+    return c->reads;
+}
+
+/* Answers when the body has been read. */
+static enum MHD_Result read_and_answer(serve_server *server, struct MHD_Connection *to, exchange *c)
+{
+    if (!c->reads && begin_reading(server, to, c))
+        return MHD_YES;
+    if (c->problem.status != 0)
+        return answer_problem(server, to, &c->problem);
+    return c->request != NULL ? answer_request(server, to, c->request)
+                              : answer(to, 200, "application/json", &c->answer);
+}
+
 /* Called by libmicrohttpd: first with the headers, then with each piece of the body, then with none
  * left, and again when a connection that was suspended goes on. */
 static enum MHD_Result handle(void *user, struct MHD_Connection *from, const char *path,
@@ -416,6 +469,7 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *from, const cha
     (void)version;
     if (c == NULL) {
         *state = c = cli_alloc(1, sizeof *c);
+        c->server = server;
         serve_text_add(&c->body, "", 0);
         pthread_mutex_lock(&server->lock);
         server->exchanges++;
@@ -427,15 +481,14 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *from, const cha
         *size = 0;
         return MHD_YES;
     }
-    if (c->request != NULL)
-        return answer_request(server, from, c->request);
     if (c->too_large) {
         serve_problem problem = {0};
         serve_refuse(&problem, 413, "", "the body is larger than %" PRId64 " MiB",
                      serve_chosen.body_limit);
         return answer_problem(server, from, &problem);
     }
-    return c->route->handle(server, from, c);
+    return c->route->handle != NULL ? c->route->handle(server, from)
+                                    : read_and_answer(server, from, c);
 }
 
 /* Called when an answer has been sent, or the client has gone. */
@@ -459,6 +512,7 @@ static void complete(void *user, struct MHD_Connection *from, void **state,
     pthread_cond_signal(&server->changed);
     pthread_mutex_unlock(&server->lock);
     serve_text_finish(&c->body);
+    serve_text_finish(&c->answer);
     free(c);
     *state = NULL;
 }
@@ -549,8 +603,8 @@ static int listen_on(serve_server *server, const struct addrinfo *address, char 
         address->ai_addr, MHD_OPTION_NOTIFY_COMPLETED, complete, server,
         MHD_OPTION_CONNECTION_LIMIT, (unsigned)serve_chosen.connections,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_BYTES, MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)IDLE_SECONDS, MHD_OPTION_ARRAY, certificate != NULL ? tls : tls + 2,
-        MHD_OPTION_END);
+        (unsigned)IDLE_SECONDS, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_ARRAY,
+        certificate != NULL ? tls : tls + 2, MHD_OPTION_END);
     if (server->daemon == NULL)
         return cli_failed("serve: cannot listen on %s, port %" PRId64 "%s: %s", serve_chosen.host,
                           serve_chosen.port,
@@ -577,6 +631,8 @@ int serve_http_start(serve_server *server)
         return cli_failed("serve: --host %s: %s", serve_chosen.host, gai_strerror(error));
     char *certificate = NULL, *key = NULL;
     code = read_tls(&certificate, &key);
+    if (code == CLI_DONE && (server->readers = serve_readers_start()) == NULL)
+        code = cli_failed("serve: cannot start a thread");
     errno = 0;
     if (code == CLI_DONE)
         code = listen_on(server, found, certificate, key);
@@ -586,10 +642,23 @@ int serve_http_start(serve_server *server)
     return code;
 }
 
+/* Stops the threads that read bodies before the connections that wait for them are closed. */
+static void stop_daemon(serve_server *server)
+{
+    pthread_mutex_lock(&server->lock);
+    server->closing = true;
+    pthread_mutex_unlock(&server->lock);
+    serve_readers_stop(&server->readers);
+    MHD_stop_daemon(server->daemon);
+    server->daemon = NULL;
+}
+
 void serve_http_stop(serve_server *server)
 {
-    if (server->daemon == NULL)
+    if (server->daemon == NULL) {
+        serve_readers_stop(&server->readers);
         return;
+    }
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
     until.tv_sec += LAST_SECONDS;
@@ -599,8 +668,7 @@ void serve_http_stop(serve_server *server)
            pthread_cond_timedwait(&server->changed, &server->lock, &until) == 0)
         ;
     pthread_mutex_unlock(&server->lock);
-    MHD_stop_daemon(server->daemon);
+    stop_daemon(server);
     if (listener != MHD_INVALID_SOCKET)
         close(listener);
-    server->daemon = NULL;
 }

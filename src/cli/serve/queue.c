@@ -20,12 +20,23 @@ static void append(serve_server *s, serve_choice *c)
     s->waiting++;
 }
 
+/* Counts a request as one that does not wait any more. */
+static void end_waiting(serve_server *s, serve_request *r)
+{
+    s->waiting_requests -= r->waits;
+    r->waits = false;
+}
+
 bool serve_enqueue(serve_server *s, serve_request *r)
 {
-    if (s->running + s->waiting >= serve_chosen.parallel + serve_chosen.queue)
+    /* The next requests of the queue get what is free, one text each at least. */
+    const int64_t free_slots = serve_chosen.parallel - s->running;
+    if (s->waiting_requests >= serve_chosen.queue + (free_slots > 0 ? free_slots : 0))
         return false;
     r->arrived = serve_now();
     r->users++;
+    r->waits = true;
+    s->waiting_requests++;
     for (int i = 0; i < r->choice_count; i++)
         append(s, &r->choices[i]);
     s->metrics.requests++;
@@ -42,6 +53,7 @@ serve_choice *serve_dequeue(serve_server *s)
         s->last = NULL;
     c->next = NULL;
     s->waiting--;
+    end_waiting(s, c->request);
     return c;
 }
 
@@ -54,8 +66,9 @@ void serve_requeue(serve_server *s, serve_choice *c)
     s->waiting++;
 }
 
-void serve_unqueue(serve_server *s, const serve_request *r)
+void serve_unqueue(serve_server *s, serve_request *r)
 {
+    end_waiting(s, r);
     serve_choice *left = s->first;
     s->first = s->last = NULL;
     s->waiting = 0;

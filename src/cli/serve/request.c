@@ -22,7 +22,7 @@ static bool refuse_by_library(serve_problem *problem, unsigned status, const cha
 static json_t *read_object(const char *body, size_t size, serve_problem *problem)
 {
     json_error_t error;
-    json_t *object = json_loadb(body, size, JSON_REJECT_DUPLICATES, &error);
+    json_t *object = json_loadb(body, size, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &error);
     if (object == NULL)
         serve_refuse(problem, 400, "", "the body is not JSON: line %d, column %d: %s", error.line,
                      error.column, error.text);
@@ -210,6 +210,16 @@ static bool read_stops(const json_t *value, serve_request *r, serve_problem *pro
     return true;
 }
 
+/* Reads a token id, each of which has one spelling only, so that no object has it twice. Returns −1
+ * if it is not one. */
+static int64_t read_id(const char *text)
+{
+    char *end = NULL;
+    const long long id = strtoll(text, &end, 10);
+    const bool plain = *text >= '0' && *text <= '9' && (*text != '0' || text[1] == '\0');
+    return plain && *end == '\0' ? id : -1;
+}
+
 /* An object with numbers by token ids, such as {"50256": -100}. */
 static bool read_biases(const serve_server *server, json_t *value, serve_request *r,
                         serve_problem *problem)
@@ -226,11 +236,10 @@ static bool read_biases(const serve_server *server, json_t *value, serve_request
     r->biases = cli_alloc(json_object_size(value) + 1, sizeof *r->biases);
     json_object_foreach(value, key, one)
     {
-        char *end = NULL;
-        const long long id = strtoll(key, &end, 10);
+        const int64_t id = read_id(key);
         const double bias = json_number_value(one);
-        if (end == key || *end != '\0' || id < 0 || id >= server->vocabulary ||
-            !json_is_number(one) || !(bias >= -100 && bias <= 100)) {
+        if (id < 0 || id >= server->vocabulary || !json_is_number(one) ||
+            !(bias >= -100 && bias <= 100)) {
             serve_refuse(problem, 400, "logit_bias",
                          "logit_bias of '%.40s' is not a number from -100 to 100 for a token id "
                          "from 0 to %" PRId64,
@@ -576,10 +585,30 @@ void serve_request_leave(serve_request *r)
 
 /* Tokens --------------------------------------------------------------------------------------- */
 
+/* Reads an object with no other members than these; `flag`, which may be NULL, is true or false. */
+static json_t *read_members(const char *body, size_t size, const char *value, const char *flag,
+                            serve_problem *problem)
+{
+    json_t *object = read_object(body, size, problem), *one;
+    const char *name;
+    json_object_foreach(object, name, one)
+    {
+        const bool is_flag = flag != NULL && strcmp(name, flag) == 0;
+        if (!is_flag && strcmp(name, value) != 0)
+            serve_refuse(problem, 400, name, "there is no parameter '%.60s'", name);
+        else if (is_flag && !json_is_boolean(one) && !json_is_null(one))
+            refuse_value(&(parameter){.name = flag}, one, "true or false", problem);
+    }
+    if (problem->status == 0)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
 json_t *serve_tokenize(const serve_server *server, const char *body, size_t size,
                        serve_problem *problem)
 {
-    json_t *object = read_object(body, size, problem), *answer = NULL;
+    json_t *object = read_members(body, size, "content", "add_special", problem), *answer = NULL;
     if (object == NULL)
         return NULL;
     const json_t *content = json_object_get(object, "content");
@@ -631,7 +660,7 @@ static json_t *decoded(const serve_server *server, const int32_t *ids, int64_t c
 json_t *serve_detokenize(const serve_server *server, const char *body, size_t size,
                          serve_problem *problem)
 {
-    json_t *object = read_object(body, size, problem), *answer = NULL;
+    json_t *object = read_members(body, size, "tokens", NULL, problem), *answer = NULL;
     if (object == NULL)
         return NULL;
     int64_t count = 0;

@@ -49,6 +49,7 @@ bool serve_is_utf8(const char *text, size_t size);
 /* Requests ------------------------------------------------------------------------------------- */
 
 typedef struct serve_server serve_server;
+typedef struct serve_readers serve_readers;
 
 /* Why a request was refused: a status of HTTP, and a sentence. */
 typedef struct serve_problem {
@@ -114,6 +115,7 @@ struct serve_request {
 
     serve_choice *choices; /* [choice_count] */
     int left;              /* choices that have not ended */
+    bool waits;            /* none of its choices has begun: it counts as waiting */
     int users;             /* the connection and the schedule; the last one frees the request */
     bool ended;
     bool cancelled;                   /* the client has gone */
@@ -244,6 +246,7 @@ struct serve_server {
     const char *name;         /* the model's name in the API */
     char key[256];            /* "": no key is needed */
     struct MHD_Daemon *daemon;
+    serve_readers *readers;
     serve_text page; /* what / shows */
     char policy[512];
     int port;         /* on which the server listens */
@@ -257,6 +260,7 @@ struct serve_server {
     bool ready;                  /* the model was loaded; these do not change any more: */
     int64_t context, vocabulary; /* tokens of the longest text, tokens that there are */
     bool stopping;               /* no request is accepted any more */
+    bool closing;                /* no body is read any more */
     bool repairs;                /* the ranks have changed, and open the model again */
     double progress;             /* the part of the weights of this rank that have been read */
     char unavailable[512];       /* why the model could not be opened; "": it was */
@@ -265,6 +269,7 @@ struct serve_server {
     int part_count;
     serve_choice *first, *last; /* the queue */
     int waiting, running;       /* texts */
+    int waiting_requests;       /* of which no text has begun */
     int exchanges;              /* requests that have not been answered completely */
     serve_metrics metrics;
     tsr_generator_stats stats; /* after the last step */
@@ -280,19 +285,34 @@ void serve_http_wake(serve_request *request);
 /* Returns whether the client of a request has closed its connection. Needs the lock. */
 bool serve_http_is_closed(const serve_request *request);
 
+/* Checks the headers Host and Origin, which may be NULL, of a request to a server without a key
+ * (origin.c): others' pages must not use the server by the browser of somebody on this host. */
+bool serve_check_origin(const char *host, const char *origin, serve_problem *problem);
+
+/* Threads that read bodies (readers.c). `run` is called in one of them. */
+typedef struct serve_work {
+    void (*run)(struct serve_work *work);
+    struct serve_work *next;
+} serve_work;
+/* Returns NULL if there can be no thread. */
+serve_readers *serve_readers_start(void);
+void serve_readers_add(serve_readers *readers, serve_work *work);
+/* Waits until all work is done. NULL is allowed in *readers. */
+void serve_readers_stop(serve_readers **readers);
+
 /* Tells systemd a state, such as "READY=1", if it wants to know (notify.c). */
 void serve_notify(const char *state);
 /* The time of the monotonic clock in seconds. */
 double serve_now(void);
-/* Puts the choices of a request into the queue. Returns false if the queue is full. Needs the lock.
- */
+/* Puts the choices of a request into the queue. Returns false if too many requests wait already.
+ * Needs the lock. */
 bool serve_enqueue(serve_server *server, serve_request *request);
 /* Takes the first choice from the queue, which is not empty. Needs the lock. */
 serve_choice *serve_dequeue(serve_server *server);
 /* Puts a choice that has run before all others of the queue. Needs the lock. */
 void serve_requeue(serve_server *server, serve_choice *choice);
 /* Takes all choices of a request from the queue. Needs the lock. */
-void serve_unqueue(serve_server *server, const serve_request *request);
+void serve_unqueue(serve_server *server, serve_request *request);
 
 /* Schedules (schedule.c): the texts that run, which outlive the model that computes them. */
 typedef struct serve_schedule serve_schedule;

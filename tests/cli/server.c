@@ -1,0 +1,160 @@
+#include "cli/server.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/tool_config.h"
+#include "support/check_main.h"
+
+server server_start(const char *arguments)
+{
+    char *copy = strdup(arguments), *argv[64] = {(char[]){TEST_TOOL}}, line[512] = "";
+    int out[2], count = 1;
+    ck_assert_ptr_nonnull(copy);
+    for (char *word = strtok(copy, " "); word != NULL; word = strtok(NULL, " "))
+        argv[count++] = word;
+    server s = {.err = tmpfile()};
+    ck_assert(s.err != NULL && pipe(out) == 0);
+    s.pid = fork();
+    ck_assert_int_ge(s.pid, 0);
+    if (s.pid == 0) {
+        dup2(out[1], STDOUT_FILENO);
+        dup2(fileno(s.err), STDERR_FILENO);
+        close(out[0]);
+        close(out[1]);
+        execv(TEST_TOOL, argv);
+        _exit(99);
+    }
+    free(copy);
+    close(out[1]);
+    s.out = fdopen(out[0], "r");
+    ck_assert_ptr_nonnull(s.out);
+    ck_assert_ptr_nonnull(fgets(line, sizeof line, s.out));
+    const char *port = strstr(line, "http://127.0.0.1:");
+    ck_assert_msg(port != NULL, "%s", line);
+    s.port = atoi(port + strlen("http://127.0.0.1:"));
+    return s;
+}
+
+void server_stop(server *s)
+{
+    int status = 0;
+    char text[4096];
+    ck_assert_int_eq(kill(s->pid, SIGTERM), 0);
+    ck_assert_int_eq(waitpid(s->pid, &status, 0), s->pid);
+    rewind(s->err);
+    const size_t size = fread(text, 1, sizeof text - 1, s->err);
+    text[size] = '\0';
+    ck_assert_str_eq(text, "");
+    ck_assert(WIFEXITED(status));
+    ck_assert_int_eq(WEXITSTATUS(status), 0);
+    fclose(s->out);
+    fclose(s->err);
+}
+
+/* Clients -------------------------------------------------------------------------------------- */
+
+int server_dial(const server *s)
+{
+    const struct sockaddr_in address = {.sin_family = AF_INET,
+                                        .sin_port = htons((uint16_t)s->port),
+                                        .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(connect(fd, (const struct sockaddr *)&address, sizeof address), 0);
+    return fd;
+}
+
+void server_put(int fd, const char *text, size_t size)
+{
+    while (size > 0) {
+        const ssize_t sent = send(fd, text, size, MSG_NOSIGNAL);
+        ck_assert_int_gt(sent, 0);
+        text += sent;
+        size -= (size_t)sent;
+    }
+}
+
+int server_ask(const server *s, const char *method, const char *path, const char *headers,
+               const char *body)
+{
+    const int fd = server_dial(s);
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    ck_assert_ptr_nonnull(out);
+    fprintf(out, "%s %s HTTP/1.0\r\nContent-Length: %zu\r\n%s\r\n%s", method, path, strlen(body),
+            headers, body);
+    fclose(out);
+    server_put(fd, text, size);
+    free(text);
+    return fd;
+}
+
+reply server_hear(int fd)
+{
+    reply r = {0};
+    size_t size = 0;
+    char bytes[4096];
+    FILE *out = open_memstream(&r.text, &size);
+    ck_assert_ptr_nonnull(out);
+    for (ssize_t got; (got = recv(fd, bytes, sizeof bytes, 0)) != 0;) {
+        ck_assert_int_gt(got, 0);
+        fwrite(bytes, 1, (size_t)got, out);
+    }
+    fclose(out);
+    close(fd);
+    ck_assert_int_eq(sscanf(r.text, "HTTP/1.%*d %d", &r.status), 1);
+    r.body = strstr(r.text, "\r\n\r\n");
+    ck_assert_ptr_nonnull(r.body);
+    r.body += 4;
+    return r;
+}
+
+reply server_call(const server *s, const char *method, const char *path, const char *body)
+{
+    return server_hear(server_ask(s, method, path, "", body));
+}
+
+json_t *server_post(const server *s, int status, const char *path, const char *format, ...)
+{
+    char body[4096];
+    json_error_t error;
+    va_list arguments;
+    va_start(arguments, format);
+    ck_assert_int_lt(vsnprintf(body, sizeof body, format, arguments), (int)sizeof body);
+    va_end(arguments);
+    reply r = server_call(s, "POST", path, body);
+    ck_assert_msg(r.status == status, "%s: %s", body, r.text);
+    json_t *json = json_loads(r.body, 0, &error);
+    ck_assert_msg(json != NULL, "%s: %s", error.text, r.body);
+    free(r.text);
+    return json;
+}
+
+double server_metric(const server *s, const char *name)
+{
+    char wanted[128];
+    reply r = server_call(s, "GET", "/metrics", "");
+    ck_assert_int_eq(r.status, 200);
+    snprintf(wanted, sizeof wanted, "\ntessera_%s ", name);
+    const char *line = strstr(r.body, wanted);
+    ck_assert_msg(line != NULL, "%s", r.body);
+    const double value = atof(line + strlen(wanted));
+    free(r.text);
+    return value;
+}
+
+void server_await(const server *s, const char *name, double value)
+{
+    while (server_metric(s, name) < value) /* the test's time is limited */
+        nanosleep(&(struct timespec){0, 20000000}, NULL);
+}
