@@ -375,123 +375,6 @@ START_TEST(tokens_go_both_ways)
 }
 END_TEST
 
-/* Refused requests ----------------------------------------------------------------------------- */
-
-/* Cut short after 60 bytes, as in messages, or after 63, this ends within a character. */
-#define LONG_NAME                                                                                  \
-    "\\u00e9\\u00e9\\u00e9\\u00e9\\u00e9\\u00e9\\u00e9\\u00e9\\u00e9\\u00e9\\u00e9\\u00e9a\\u20ac" \
-    "\\u20ac\\u20ac\\u20ac\\u20ac\\u20ac\\u20ac\\u20ac\\u20ac\\u20ac\\u20ac\\u20ac\\u20ac\\u20ac"
-
-START_TEST(wrong_requests_are_refused)
-{
-    static const struct {
-        const char *method, *path, *body;
-        int status;
-        const char *wanted;
-    } cases[] = {
-        {"GET", "/nowhere", "", 404, "there is no path '/nowhere'"},
-        {"POST", "/", "", 405, "/ does not support POST"},
-        {"GET", "/v1/completions", "", 405, "/v1/completions does not support GET"},
-        {"POST", "/v1/models", "", 405, "/v1/models does not support POST"},
-        {"GET", "/a%FFb", "", 404, "there is no path '/a?b'"},
-        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"" LONG_NAME "\": 1}", 400,
-         "there is no parameter '"},
-        {"POST", "/v1/completions", "", 400, "the body is not JSON: line 1"},
-        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"prompt\": \"b\"}", 400, "not JSON"},
-        {"POST", "/v1/completions", "[]", 400, "the body is not a JSON object"},
-        {"POST", "/v1/completions", "{}", 400, "prompt is neither a string nor a list"},
-        {"POST", "/v1/completions", "{\"prompt\": [1, 512]}", 400, "prompt is neither"},
-        {"POST", "/v1/completions", "{\"prompt\": []}", 400, "the prompt has no token"},
-        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"messages\": []}", 400,
-         "there is no parameter 'messages'"},
-        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"temperature\": \"hot\"}", 400,
-         "temperature is \\\"hot\\\"; it must be a number from 0 to 100"},
-        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"top_p\": 1.5}", 400,
-         "top_p is 1.5; it must be a number from 0 to 1"},
-        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"max_tokens\": 0}", 400,
-         "max_tokens is 0; it must be an integer from 1 to 1073741824"},
-        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"seed\": 1e300}", 400,
-         "seed is 1e300; it must be an integer from -9000000000000000 to 9000000000000000"},
-        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"stream\": 1}", 400,
-         "stream is 1; it must be true or false"},
-        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"stream_options\": 1}", 400,
-         "stream_options is not an object"},
-        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"stop\": [\"\"]}", 400,
-         "stop is not a string"},
-        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"n\": 129}", 400,
-         "n is 129; it must be an integer from 1 to 128"},
-        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"echo\": true}", 400,
-         "echo is not supported"},
-        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"logit_bias\": {\"512\": 1}}", 400,
-         "logit_bias of '512' is not a number from -100 to 100 for a token id from 0 to 511"},
-        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"logit_bias\": {\"5\": 101}}", 400,
-         "logit_bias of '5' is not a number"},
-        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"logit_bias\": {\"x\": 1}}", 400,
-         "logit_bias of 'x' is not a number"},
-        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"logit_bias\": [1]}", 400,
-         "logit_bias is not an object with at most 1024 token ids"},
-        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"logprobs\": 21}", 400,
-         "logprobs is 21; it must be an integer from 0 to 20"},
-        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"presence_penalty\": 101}", 400,
-         "presence_penalty is 101; it must be a number from -100 to 100"},
-        {"POST", "/v1/chat/completions", "{" MESSAGES ", \"top_logprobs\": 2}", 400,
-         "top_logprobs needs logprobs to be true"},
-        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"grammar\": 5}", 400,
-         "grammar is not a string"},
-        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"grammar\": \"root ::= x\"}", 400,
-         "grammar: line 1, column 10: there is no rule 'x'"},
-        {"POST", "/v1/completions",
-         "{\"prompt\": \"a\", \"grammar\": \"root ::= (\\\"a\\\"?){20000} \\\"b\\\"\"}", 400,
-         "grammar: it is too ambiguous"},
-        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"response_format\": \"json\"}", 400,
-         "response_format is not an object whose type is text, json_object or json_schema"},
-        {"POST", "/v1/completions",
-         "{\"prompt\": \"a\", \"response_format\": {\"type\": \"json_schema\", \"json_schema\": "
-         "{\"schema\": {\"not\": {}}}}}",
-         400, "schema: offset 1: the keyword 'not' is not supported"},
-        {"POST", "/v1/completions",
-         "{\"prompt\": \"a\", \"grammar\": \"root ::= .\", \"response_format\": {\"type\": "
-         "\"json_object\"}}",
-         400, "only one of response_format, grammar and a required tool"},
-        {"POST", "/v1/completions", "{\"prompt\": \"a\", \"model\": \"gpt\"}", 404,
-         "the model is 'stories', not 'gpt'"},
-        {"POST", "/v1/chat/completions", "{\"messages\": []}", 400,
-         "messages is not a list of 1 to 65536 messages"},
-        {"POST", "/v1/chat/completions", "{\"messages\": [{\"role\": \"tool\"}]}", 400,
-         "calls of tools are not supported with the model's chat format"},
-        {"POST", "/v1/chat/completions", "{\"messages\": [{\"role\": \"user\", \"content\": 5}]}",
-         400, "the content of message 0 is neither a string nor a list of texts"},
-        {"POST", "/v1/chat/completions",
-         "{\"messages\": [{\"role\": \"assistant\", \"content\": \"x\"}]}", 400,
-         "chat: message 0 is the assistant's (2) instead of the user's"},
-        {"POST", "/tokenize", "{\"content\": 5}", 400, "content is not a string"},
-        {"POST", "/detokenize", "{\"tokens\": [-1]}", 400, "tokens is not a list of ids"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        reply r = server_call(&shared, cases[i].method, cases[i].path, cases[i].body);
-        ck_assert_msg(r.status == cases[i].status && strstr(r.body, cases[i].wanted) != NULL,
-                      "%s %s %s: %s", cases[i].method, cases[i].path, cases[i].body, r.text);
-        json_t *json = json_loads(r.body, 0, NULL);
-        const json_t *error = tool_member(json, "error");
-        ck_assert_str_eq(tool_text(error, "type"), "invalid_request_error");
-        json_decref(json);
-        free(r.text);
-    }
-}
-END_TEST
-
-START_TEST(long_prompts_are_refused)
-{
-    char ids[8192] = "1";
-    for (int i = 0; i < 511; i++)
-        strcat(ids, ",403");
-    json_t *json = server_post(&shared, 400, "/v1/completions", "{\"prompt\": [%s]}", ids);
-    ck_assert_str_eq(tool_text(tool_member(json, "error"), "message"),
-                     "the prompt has 512 tokens, but the context has only 512");
-    json_decref(json);
-}
-END_TEST
-
 START_TEST(large_bodies_are_refused)
 {
     const size_t size = (16 << 20) + 1;
@@ -1115,8 +998,6 @@ TESTS(serve)
     tcase_add_test(tests, biases_and_penalties_change_texts);
     tcase_add_test(tests, texts_have_the_form_that_is_asked_for);
     tcase_add_test(tests, tokens_go_both_ways);
-    tcase_add_test(tests, wrong_requests_are_refused);
-    tcase_add_test(tests, long_prompts_are_refused);
     tcase_add_test(tests, large_bodies_are_refused);
     tcase_add_test(tests, a_full_queue_refuses);
     tcase_add_test(tests, texts_of_absent_clients_end);

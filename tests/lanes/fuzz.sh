@@ -1,13 +1,13 @@
 #!/bin/sh
-# Fuzzing: libFuzzer generates models, lists of weights, tokenizers, plans and clusters, under the address and undefined-behaviour sanitizers. All
+# Fuzzing: libFuzzer generates models, lists of weights, tokenizers, plans, clusters, and bodies of requests to tessera serve, under the address and undefined-behaviour sanitizers. All
 # targets run at the same time, for FUZZ_SECONDS (default 30), at a low priority beside other lanes. Inputs that cause failures stay in
 # build/fuzz; add them to tests/MODULE/corpus.
 . "$(dirname "$0")/lane.sh"
 . tests/source/tap.sh
-CC_LD=lld configure_in build/fuzz clang -Dvulkan=disabled -Dshaderc=disabled -Dtools=disabled -Dfuzz=enabled \
+CC_LD=lld configure_in build/fuzz clang -Dvulkan=disabled -Dshaderc=disabled -Dfuzz=enabled \
     -Db_sanitize=address,undefined -Db_lundef=false "-Dc_args=-fsanitize=fuzzer-no-link -fno-sanitize-recover=all $line_numbers" || exit 1
 
-targets="checkpoint/part grammar/grammar model/gguf model/json planner/cluster shard/gguf shard/params shard/plan shard/safetensors tokenizer/gguf tokenizer/json"
+targets="checkpoint/part cli/request grammar/grammar model/gguf model/json planner/cluster shard/gguf shard/params shard/plan shard/safetensors tokenizer/gguf tokenizer/json"
 programs=
 for target in $targets; do
     programs="$programs tests/fuzz/fuzz-${target%/*}-${target#*/}"
@@ -29,6 +29,7 @@ fuzz() { # MODULE/NAME: libFuzzer writes new inputs to the first folder
     golden "$1"
     dictionary=tests/$module/json.dict
     [ "$module" = checkpoint ] && dictionary=tests/shard/json.dict
+    [ "$module" = cli ] && dictionary=tests/cli/request.dict
     [ "$module" = grammar ] && dictionary=tests/grammar/grammar.dict
     [ "$name" = gguf ] && dictionary=tests/$module/gguf.dict
     nice -n 15 "build/fuzz/tests/fuzz/fuzz-$module-$name" -max_total_time="$seconds" -timeout=60 -rss_limit_mb=2048 \
