@@ -11,12 +11,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "cli/tool.h"
 #include "cli/tool_config.h"
 #include "support/check_main.h"
 
-server server_start(const char *arguments)
+server server_begin(const char *arguments)
 {
-    char *copy = strdup(arguments), *argv[64] = {(char[]){TEST_TOOL}}, line[512] = "";
+    char *copy = strdup(arguments), *argv[64] = {(char[]){TEST_TOOL}};
     int out[2], count = 1;
     ck_assert_ptr_nonnull(copy);
     for (char *word = strtok(copy, " "); word != NULL; word = strtok(NULL, " "))
@@ -37,10 +38,22 @@ server server_start(const char *arguments)
     close(out[1]);
     s.out = fdopen(out[0], "r");
     ck_assert_ptr_nonnull(s.out);
-    ck_assert_ptr_nonnull(fgets(line, sizeof line, s.out));
+    return s;
+}
+
+void server_await_ready(server *s)
+{
+    char line[512] = "";
+    ck_assert_ptr_nonnull(fgets(line, sizeof line, s->out));
     const char *port = strstr(line, "http://127.0.0.1:");
     ck_assert_msg(port != NULL, "%s", line);
-    s.port = atoi(port + strlen("http://127.0.0.1:"));
+    s->port = atoi(port + strlen("http://127.0.0.1:"));
+}
+
+server server_start(const char *arguments)
+{
+    server s = server_begin(arguments);
+    server_await_ready(&s);
     return s;
 }
 
@@ -157,4 +170,41 @@ void server_await(const server *s, const char *name, double value)
 {
     while (server_metric(s, name) < value) /* the test's time is limited */
         nanosleep(&(struct timespec){0, 20000000}, NULL);
+}
+
+const json_t *server_choice(const json_t *reply_document)
+{
+    const json_t *choice = json_array_get(json_object_get(reply_document, "choices"), 0);
+    ck_assert_ptr_nonnull(choice);
+    return choice;
+}
+
+char *server_streamed(const char *body, bool chat, const char *finish)
+{
+    char *all = calloc(1, strlen(body) + 1), *copy = strdup(body), *rest = copy;
+    bool done = false, finished = false;
+    ck_assert(all != NULL && copy != NULL);
+    for (char *line; (line = strtok_r(rest, "\n", &rest)) != NULL;) {
+        ck_assert_int_eq(strncmp(line, "data: ", 6), 0);
+        ck_assert(!done);
+        if (strcmp(line + 6, "[DONE]") == 0) {
+            done = true;
+            continue;
+        }
+        json_t *event = json_loads(line + 6, 0, NULL);
+        ck_assert_msg(event != NULL, "%s", line);
+        const json_t *choice = server_choice(event), *delta = json_object_get(choice, "delta");
+        const json_t *text = chat ? json_object_get(delta, "content") : tool_member(choice, "text");
+        if (text != NULL)
+            strcat(all, json_string_value(text));
+        const json_t *reason = tool_member(choice, "finish_reason");
+        if (json_is_string(reason)) {
+            ck_assert_str_eq(json_string_value(reason), finish);
+            finished = true;
+        }
+        json_decref(event);
+    }
+    ck_assert(done && finished);
+    free(copy);
+    return all;
 }

@@ -4,6 +4,7 @@
 #define TESTS_CLI_SERVER_H
 
 #include <jansson.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <sys/types.h>
 
@@ -17,7 +18,14 @@ typedef struct server {
 /* The arguments of a server; more may follow. */
 #define SERVE "serve " MODEL " --port 0 --name stories --format vicuna "
 
-/* Starts a server with these arguments, which spaces separate, and waits until it is ready. */
+/* A member of requests: a prompt whose most likely continuation is wanted. */
+#define PROMPT "\"prompt\": \"Once upon a time\", \"temperature\": 0"
+
+/* Starts a server with these arguments, which spaces separate. */
+server server_begin(const char *arguments);
+/* Waits until it is ready. */
+void server_await_ready(server *s);
+/* Both of them. */
 server server_start(const char *arguments);
 /* Ends a server by a signal. It must exit with 0 and have printed nothing on standard error. */
 void server_stop(server *s);
@@ -42,6 +50,11 @@ reply server_call(const server *s, const char *method, const char *path, const c
  * document. */
 json_t *server_post(const server *s, int status, const char *path, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
+/* Returns the first choice of a reply. */
+const json_t *server_choice(const json_t *reply_document);
+/* Returns the texts of all events of a stream, put together; for free(). The stream must end as it
+ * should, for this reason. */
+char *server_streamed(const char *body, bool chat, const char *finish);
 
 /* Returns the value of a metric, whose name is without "tessera_". */
 double server_metric(const server *s, const char *name);

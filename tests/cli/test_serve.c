@@ -1,6 +1,5 @@
 /* Tests tessera serve with clients of its own: texts, streams, limits, clients that go away, keys,
  * signals and several ranks. The texts must be those of `tessera generate`. */
-#include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,15 +16,7 @@
 #include "support/check_main.h"
 #include "tessera/tessera.h"
 
-#define PROMPT "\"prompt\": \"Once upon a time\", \"temperature\": 0"
 #define MESSAGES "\"messages\": [{\"role\": \"user\", \"content\": \"Tell me a story.\"}]"
-
-static const json_t *choice_of(const json_t *reply_document)
-{
-    const json_t *choice = json_array_get(json_object_get(reply_document, "choices"), 0);
-    ck_assert_ptr_nonnull(choice);
-    return choice;
-}
 
 /* The text that `generate` gives for "Once upon a time". For free(). */
 static char *generated(int tokens)
@@ -41,38 +32,6 @@ static char *generated(int tokens)
 }
 
 /* Texts ---------------------------------------------------------------------------------------- */
-
-/* Returns the texts of all events of a stream, put together. For free(). Checks that the stream
- * ends as it should. */
-static char *streamed(const char *body, bool chat, const char *finish)
-{
-    char *all = calloc(1, strlen(body) + 1), *copy = strdup(body), *rest = copy;
-    bool done = false, finished = false;
-    ck_assert(all != NULL && copy != NULL);
-    for (char *line; (line = strtok_r(rest, "\n", &rest)) != NULL;) {
-        ck_assert_int_eq(strncmp(line, "data: ", 6), 0);
-        ck_assert(!done);
-        if (strcmp(line + 6, "[DONE]") == 0) {
-            done = true;
-            continue;
-        }
-        json_t *event = json_loads(line + 6, 0, NULL);
-        ck_assert_msg(event != NULL, "%s", line);
-        const json_t *choice = choice_of(event), *delta = json_object_get(choice, "delta");
-        const json_t *text = chat ? json_object_get(delta, "content") : tool_member(choice, "text");
-        if (text != NULL)
-            strcat(all, json_string_value(text));
-        const json_t *reason = tool_member(choice, "finish_reason");
-        if (json_is_string(reason)) {
-            ck_assert_str_eq(json_string_value(reason), finish);
-            finished = true;
-        }
-        json_decref(event);
-    }
-    ck_assert(done && finished);
-    free(copy);
-    return all;
-}
 
 static server shared;
 
@@ -90,7 +49,7 @@ START_TEST(texts_are_those_of_generate)
 {
     char *wanted = generated(40);
     json_t *json = server_post(&shared, 200, "/v1/completions", "{" PROMPT ", \"max_tokens\": 40}");
-    const json_t *choice = choice_of(json), *usage = tool_member(json, "usage");
+    const json_t *choice = server_choice(json), *usage = tool_member(json, "usage");
     ck_assert_str_eq(tool_text(choice, "text"), wanted);
     ck_assert_str_eq(tool_text(choice, "finish_reason"), "length");
     ck_assert_str_eq(tool_text(json, "object"), "text_completion");
@@ -102,13 +61,13 @@ START_TEST(texts_are_those_of_generate)
     json = server_post(
         &shared, 200, "/v1/completions",
         "{\"prompt\": [1, 403, 407, 261, 378], \"temperature\": 0, \"max_tokens\": 40}");
-    ck_assert_str_eq(tool_text(choice_of(json), "text"), wanted);
+    ck_assert_str_eq(tool_text(server_choice(json), "text"), wanted);
     json_decref(json);
     reply r = server_call(&shared, "POST", "/v1/completions",
                           "{" PROMPT ", \"max_tokens\": 40, \"stream\": true}");
     ck_assert_int_eq(r.status, 200);
     ck_assert_ptr_nonnull(strstr(r.text, "text/event-stream"));
-    char *text = streamed(r.body, false, "length");
+    char *text = server_streamed(r.body, false, "length");
     ck_assert_str_eq(text, wanted);
     free(text);
     free(r.text);
@@ -123,14 +82,14 @@ START_TEST(chats_have_a_reply)
                     "{" MESSAGES ", \"temperature\": 0, \"max_completion_tokens\": 30, "
                     "\"user\": \"somebody\", \"n\": 1, \"tools\": [], \"logprobs\": false, "
                     "\"response_format\": {\"type\": \"text\"}}");
-    const json_t *message = tool_member(choice_of(json), "message");
+    const json_t *message = tool_member(server_choice(json), "message");
     ck_assert_str_eq(tool_text(message, "role"), "assistant");
     const char *text = tool_text(message, "content");
     ck_assert_uint_gt(strlen(text), 10);
     reply r =
         server_call(&shared, "POST", "/v1/chat/completions",
                     "{" MESSAGES ", \"temperature\": 0, \"max_tokens\": 30, \"stream\": true}");
-    char *stream = streamed(r.body, true, "length");
+    char *stream = server_streamed(r.body, true, "length");
     ck_assert_str_eq(stream, text);
     /* the content as a list of parts */
     json_t *parts =
@@ -138,7 +97,7 @@ START_TEST(chats_have_a_reply)
                     "{\"messages\": [{\"role\": \"user\", \"content\": [{\"type\": \"text\", "
                     "\"text\": \"Tell me \"}, {\"type\": \"text\", \"text\": \"a story.\"}]}], "
                     "\"temperature\": 0, \"max_tokens\": 30}");
-    ck_assert_str_eq(tool_text(tool_member(choice_of(parts), "message"), "content"), text);
+    ck_assert_str_eq(tool_text(tool_member(server_choice(parts), "message"), "content"), text);
     json_decref(parts);
     json_decref(json);
     free(stream);
@@ -154,7 +113,7 @@ START_TEST(a_seed_gives_the_same_text)
             server_post(&shared, 200, "/v1/completions",
                         "{\"prompt\": \"Once\", \"temperature\": 1, \"max_tokens\": 40%s}",
                         i < 2 ? ", \"seed\": 5" : "");
-        texts[i] = strdup(tool_text(choice_of(json), "text"));
+        texts[i] = strdup(tool_text(server_choice(json), "text"));
         json_decref(json);
     }
     ck_assert_str_eq(texts[0], texts[1]);
@@ -172,8 +131,8 @@ START_TEST(stop_strings_end_texts)
     json_t *json =
         server_post(&shared, 200, "/v1/completions",
                     "{" PROMPT ", \"max_tokens\": 40, \"stop\": [\"never\", \" girl\"]}");
-    ck_assert_str_eq(tool_text(choice_of(json), "text"), whole);
-    ck_assert_str_eq(tool_text(choice_of(json), "finish_reason"), "stop");
+    ck_assert_str_eq(tool_text(server_choice(json), "text"), whole);
+    ck_assert_str_eq(tool_text(server_choice(json), "finish_reason"), "stop");
     json_decref(json);
     free(whole);
 }
@@ -205,7 +164,7 @@ START_TEST(several_choices_differ)
     for (char *line;
          (line = strtok_r(rest, "\n", &rest)) != NULL && strstr(line, "[DONE]") == NULL;) {
         json_t *event = json_loads(line + 6, 0, NULL);
-        const json_t *choice = choice_of(event);
+        const json_t *choice = server_choice(event);
         strcat(got[(int)tool_number(choice, "index")], tool_text(choice, "text"));
         ends += json_is_string(tool_member(choice, "finish_reason"));
         json_decref(event);
@@ -230,7 +189,7 @@ START_TEST(log_probabilities_are_given)
 {
     json_t *json = server_post(&shared, 200, "/v1/completions",
                                "{" PROMPT ", \"max_tokens\": 3, \"logprobs\": 2}");
-    const json_t *all = tool_member(choice_of(json), "logprobs");
+    const json_t *all = tool_member(server_choice(json), "logprobs");
     ck_assert_uint_eq(json_array_size(tool_member(all, "tokens")), 3);
     const double value = json_number_value(first_of(tool_member(all, "token_logprobs")));
     ck_assert(value < 0 && value > -5);
@@ -238,7 +197,7 @@ START_TEST(log_probabilities_are_given)
     ck_assert_uint_eq(json_object_size(top), 2);
     const char *token = json_string_value(first_of(tool_member(all, "tokens")));
     ck_assert_double_eq(tool_number(top, token), value);
-    ck_assert_int_eq(strncmp(tool_text(choice_of(json), "text"), token, strlen(token)), 0);
+    ck_assert_int_eq(strncmp(tool_text(server_choice(json), "text"), token, strlen(token)), 0);
     json_decref(json);
     for (int stream = 0; stream < 2; stream++) {
         char body[512];
@@ -253,7 +212,7 @@ START_TEST(log_probabilities_are_given)
              (line = strtok_r(rest, "\n", &rest)) != NULL && strstr(line, "[DONE]") == NULL;) {
             json = json_loads(line + (stream ? 6 : 0), 0, NULL);
             const json_t *list =
-                json_object_get(tool_member(choice_of(json), "logprobs"), "content");
+                json_object_get(tool_member(server_choice(json), "logprobs"), "content");
             count += json_array_size(list);
             if (json_array_size(list) > 0) {
                 const json_t *entry = first_of(list),
@@ -276,12 +235,12 @@ START_TEST(biases_and_penalties_change_texts)
     json_t *json = server_post(&shared, 200, "/v1/completions",
                                "{" PROMPT ", \"max_tokens\": 5, \"logit_bias\": {\"263\": 100}}");
     ck_assert_double_eq(tool_number(tool_member(json, "usage"), "completion_tokens"), 5);
-    char *first = strdup(tool_text(choice_of(json), "text"));
+    char *first = strdup(tool_text(server_choice(json), "text"));
     json_decref(json);
     json = server_post(&shared, 200, "/v1/completions",
                        "{" PROMPT ", \"max_tokens\": 5, \"logit_bias\": {\"263\": 100}, "
                        "\"frequency_penalty\": 100}");
-    const char *second = tool_text(choice_of(json), "text");
+    const char *second = tool_text(server_choice(json), "text");
     const size_t each = strlen(first) / 5;
     ck_assert_int_eq(strncmp(first, first + each, strlen(first) - each),
                      0); /* five times the same */
@@ -321,14 +280,14 @@ START_TEST(texts_have_the_form_that_is_asked_for)
     for (int seed = 0; seed < 3; seed++) {
         json_t *json = server_post(&shared, 200, "/v1/chat/completions",
                                    "{" MESSAGES ", \"seed\": %d, %s}", seed, format);
-        ck_assert_str_eq(tool_text(choice_of(json), "finish_reason"), "stop");
-        check_pet(tool_text(tool_member(choice_of(json), "message"), "content"));
+        ck_assert_str_eq(tool_text(server_choice(json), "finish_reason"), "stop");
+        check_pet(tool_text(tool_member(server_choice(json), "message"), "content"));
         json_decref(json);
         char body[2048];
         snprintf(body, sizeof body, "{" MESSAGES ", \"seed\": %d, \"stream\": true, %s}", seed,
                  format);
         reply r = server_call(&shared, "POST", "/v1/chat/completions", body);
-        char *text = streamed(r.body, true, "stop");
+        char *text = server_streamed(r.body, true, "stop");
         check_pet(text);
         free(text);
         free(r.text);
@@ -336,7 +295,7 @@ START_TEST(texts_have_the_form_that_is_asked_for)
     json_t *json =
         server_post(&shared, 200, "/v1/completions",
                     "{" PROMPT ", \"grammar\": \"root ::= \\\" the \\\" [a-c]{3} | \\\"x\\\"\"}");
-    const char *text = tool_text(choice_of(json), "text");
+    const char *text = tool_text(server_choice(json), "text");
     ck_assert_msg(strcmp(text, "x") == 0 || (strncmp(text, " the ", 5) == 0 &&
                                              strspn(text + 5, "abc") == 3 && strlen(text) == 8),
                   "%s", text);
@@ -344,7 +303,7 @@ START_TEST(texts_have_the_form_that_is_asked_for)
     json = server_post(&shared, 200, "/v1/completions",
                        "{" PROMPT
                        ", \"response_format\": {\"type\": \"json_object\"}, \"max_tokens\": 20}");
-    text = tool_text(choice_of(json), "text");
+    text = tool_text(server_choice(json), "text");
     ck_assert_msg(text[0] == '{', "%s", text);
     json_decref(json);
     /* A grammar that becomes too ambiguous fails its own request only. */
@@ -414,7 +373,7 @@ START_TEST(a_full_queue_refuses)
         r = server_hear(clients[i]);
         ck_assert_int_eq(r.status, 200);
         json = json_loads(r.body, 0, NULL);
-        ck_assert_str_eq(tool_text(choice_of(json), "text"), wanted);
+        ck_assert_str_eq(tool_text(server_choice(json), "text"), wanted);
         json_decref(json);
         free(r.text);
     }
@@ -471,9 +430,9 @@ START_TEST(prompts_are_found_again)
                         "{\"prompt\": [%s], \"temperature\": 0, \"max_tokens\": 20}", ids);
         ck_assert_double_eq(cached_tokens(json), cases[i].cached);
         if (i % 3 == 1)
-            ck_assert_str_eq(tool_text(choice_of(json), "text"), text);
+            ck_assert_str_eq(tool_text(server_choice(json), "text"), text);
         free(text);
-        text = strdup(tool_text(choice_of(json), "text"));
+        text = strdup(tool_text(server_choice(json), "text"));
         json_decref(json);
     }
     free(text);
@@ -730,14 +689,14 @@ START_TEST(texts_wait_for_pages)
     for (int i = 0; i < 3; i++) {
         reply r = server_hear(clients[i]);
         json_t *json = json_loads(r.body, 0, NULL);
-        ck_assert_str_eq(tool_text(choice_of(json), "text"), wanted);
+        ck_assert_str_eq(tool_text(server_choice(json), "text"), wanted);
         json_decref(json);
         free(r.text);
     }
     ck_assert_double_ge(server_metric(&s, "preemptions_total"), 1);
     ck_assert_double_eq(server_metric(&s, "cache_pages"), 4);
     json_t *json = server_post(&s, 200, "/v1/completions", "{" PROMPT ", \"max_tokens\": 500}");
-    ck_assert_str_eq(tool_text(choice_of(json), "finish_reason"), "length");
+    ck_assert_str_eq(tool_text(server_choice(json), "finish_reason"), "length");
     ck_assert_double_eq(tool_number(tool_member(json, "usage"), "completion_tokens"), 252);
     json_decref(json);
     server_stop(&s);
@@ -774,183 +733,18 @@ START_TEST(ranks_serve_together)
     server s = server_start("launch -n 2 -- " TEST_TOOL " " SERVE "--parallel 2");
     for (int i = 0; i < 2; i++) {
         json_t *json = server_post(&s, 200, "/v1/completions", "{" PROMPT ", \"max_tokens\": 40}");
-        ck_assert_str_eq(tool_text(choice_of(json), "text"), wanted);
+        ck_assert_str_eq(tool_text(server_choice(json), "text"), wanted);
         json_decref(json);
     }
     json_t *json = server_post(&s, 200, "/v1/completions",
                                "{" PROMPT ", \"grammar\": \"root ::= [x-z]{2} | \\\"yes\\\"\"}");
-    const char *text = tool_text(choice_of(json), "text");
+    const char *text = tool_text(server_choice(json), "text");
     ck_assert_msg(strcmp(text, "yes") == 0 || (strspn(text, "xyz") == 2 && strlen(text) == 2), "%s",
                   text);
     json_decref(json);
     ck_assert_double_eq(server_metric(&s, "ranks"), 2);
     server_stop(&s);
     free(wanted);
-}
-END_TEST
-
-/* Losing ranks --------------------------------------------------------------------------------- */
-
-/* Reads a file below /proc, whose lines or strings may be separated by zeros. Returns its size. */
-static size_t read_proc(pid_t pid, const char *name, char *out, size_t size)
-{
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, name);
-    FILE *file = fopen(path, "r");
-    const size_t got = file != NULL ? fread(out, 1, size - 1, file) : 0;
-    if (file != NULL)
-        fclose(file);
-    out[got] = '\0';
-    return got;
-}
-
-static pid_t parent_of(pid_t pid)
-{
-    char text[512];
-    int parent = 0;
-    read_proc(pid, "stat", text, sizeof text);
-    const char *after = strrchr(text, ')');
-    return after != NULL && sscanf(after, ") %*c %d", &parent) == 1 ? parent : 0;
-}
-
-static bool has_variable(pid_t pid, const char *variable)
-{
-    static char text[65536];
-    const size_t size = read_proc(pid, "environ", text, sizeof text);
-    for (const char *at = text; at < text + size; at += strlen(at) + 1)
-        if (strcmp(at, variable) == 0)
-            return true;
-    return false;
-}
-
-/* Finds the process of a job that has this variable, such as RANK=2, or returns 0. */
-static pid_t find_rank(const server *s, const char *variable)
-{
-    DIR *all = opendir("/proc");
-    pid_t found = 0;
-    ck_assert_ptr_nonnull(all);
-    for (struct dirent *entry; (entry = readdir(all)) != NULL;) {
-        const pid_t pid = atoi(entry->d_name);
-        pid_t above = pid;
-        while (above > 1 && above != s->pid)
-            above = parent_of(above);
-        if (pid != s->pid && above == s->pid && has_variable(pid, variable))
-            found = pid;
-    }
-    closedir(all);
-    return found;
-}
-
-/* Ends a job by a signal to rank 0. Returns what it has said on standard error. */
-static char *stop_and_hear(server *s)
-{
-    int status = 0;
-    static char text[16384];
-    ck_assert_int_eq(kill(find_rank(s, "RANK=0"), SIGTERM), 0);
-    ck_assert_int_eq(waitpid(s->pid, &status, 0), s->pid);
-    rewind(s->err);
-    text[fread(text, 1, sizeof text - 1, s->err)] = '\0';
-    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%d: %s", status, text);
-    fclose(s->out);
-    fclose(s->err);
-    return text;
-}
-
-#define STREAM "{" PROMPT ", \"max_tokens\": 300, \"stream\": true}"
-
-/* Kills rank 2 of three while streams run. They end as if it had not happened, and so do new
- * requests. Rank 2 is started again, joins, and rank 1 is killed. */
-START_TEST(lost_ranks_cost_no_request)
-{
-    enum { STREAMS = 4 };
-    if (!TEST_HAVE_UCX)
-        SKIP("the library was built without UCX");
-    char *wanted = generated(300);
-    server s =
-        server_start("launch -n 3 --respawn 1 --no-prefix -- " TEST_TOOL " " SERVE "--parallel 3");
-    static const char *const victims[] = {"RANK=2", "RANK=1"};
-    for (int round = 0; round < 2; round++) {
-        int clients[STREAMS];
-        const double before = server_metric(&s, "generated_tokens_total");
-        for (int i = 0; i < STREAMS; i++)
-            clients[i] = server_ask(&s, "POST", "/v1/completions", "", STREAM);
-        server_await(&s, "generated_tokens_total", before + 100);
-        const pid_t victim = find_rank(&s, victims[round]);
-        ck_assert_int_gt(victim, 0);
-        ck_assert_int_eq(kill(victim, SIGKILL), 0);
-        for (int i = 0; i < STREAMS; i++) {
-            reply r = server_hear(clients[i]);
-            char *text = streamed(r.body, false, "length");
-            ck_assert_str_eq(text, wanted);
-            free(text);
-            free(r.text);
-        }
-        server_await(&s, "ranks_lost_total", round + 1);
-        json_t *json = server_post(&s, 200, "/v1/completions", "{" PROMPT ", \"max_tokens\": 300}");
-        ck_assert_str_eq(tool_text(choice_of(json), "text"), wanted);
-        json_decref(json);
-        if (round == 0) {
-            server_await(&s, "ranks_joined_total", 1);
-            server_await(&s, "ranks", 3);
-        }
-    }
-    ck_assert_double_eq(server_metric(&s, "ranks"), 2);
-    reply r = server_call(&s, "GET", "/health", "");
-    ck_assert_ptr_nonnull(strstr(r.body, "\"status\":\"degraded\",\"ranks\":2,\"wanted_ranks\":3"));
-    free(r.text);
-    const char *said = stop_and_hear(&s);
-    ck_assert_msg(strstr(said, "2 of 3 ranks go on") != NULL &&
-                      strstr(said, "1 of 3 ranks have joined") != NULL,
-                  "%s", said);
-    free(wanted);
-}
-END_TEST
-
-/* One rank alone has too little memory: requests fail with the numbers, and the server stays. */
-START_TEST(too_few_ranks_are_told)
-{
-    if (!TEST_HAVE_UCX)
-        SKIP("the library was built without UCX");
-    server s = server_start("launch -n 2 --keep-going --no-prefix -- " TEST_TOOL " " SERVE
-                            "--parallel 1 --memory 700K");
-    const int client = server_ask(&s, "POST", "/v1/completions", "", STREAM);
-    server_await(&s, "generated_tokens_total", 20);
-    ck_assert_int_eq(kill(find_rank(&s, "RANK=1"), SIGKILL), 0);
-    static const char *const wanted[] = {"\"code\":503",
-                                         "1 of 2 ranks cannot hold the model: model: the weights "
-                                         "and the cache of rank 0 of 1 need 1.1 MiB"};
-    reply r = server_hear(client);
-    ck_assert_msg(strstr(r.body, wanted[0]) != NULL && strstr(r.body, wanted[1]) != NULL, "%s",
-                  r.body);
-    free(r.text);
-    json_t *json = server_post(&s, 503, "/v1/completions", "{" PROMPT ", \"max_tokens\": 5}");
-    ck_assert_ptr_nonnull(strstr(tool_text(tool_member(json, "error"), "message"), wanted[1]));
-    json_decref(json);
-    r = server_call(&s, "GET", "/health", "");
-    ck_assert_int_eq(r.status, 503);
-    ck_assert_ptr_nonnull(strstr(r.body, "\"status\":\"unavailable\",\"ranks\":1,"));
-    free(r.text);
-    stop_and_hear(&s);
-}
-END_TEST
-
-/* The job ends if the rank with the connections is lost. */
-START_TEST(the_first_rank_is_needed)
-{
-    if (!TEST_HAVE_UCX)
-        SKIP("the library was built without UCX");
-    int status = 0;
-    char text[16384];
-    server s = server_start("launch -n 2 --keep-going --no-prefix -- " TEST_TOOL " " SERVE);
-    ck_assert_int_eq(kill(find_rank(&s, "RANK=0"), SIGKILL), 0);
-    ck_assert_int_eq(waitpid(s.pid, &status, 0), s.pid);
-    rewind(s.err);
-    text[fread(text, 1, sizeof text - 1, s.err)] = '\0';
-    ck_assert_msg(
-        strstr(text, "serve: rank 0, which has the connections of all clients, is lost") != NULL,
-        "%s", text);
-    fclose(s.out);
-    fclose(s.err);
 }
 END_TEST
 
@@ -1016,8 +810,5 @@ TESTS(serve)
     tcase_add_test(tests, texts_wait_for_pages);
     tcase_add_test(tests, deadlines_end_requests);
     tcase_add_test(tests, ranks_serve_together);
-    tcase_add_test(tests, lost_ranks_cost_no_request);
-    tcase_add_test(tests, too_few_ranks_are_told);
-    tcase_add_test(tests, the_first_rank_is_needed);
     tcase_add_test(tests, mistakes_are_named);
 }

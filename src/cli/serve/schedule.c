@@ -11,10 +11,14 @@
 
 /* How often an idle server looks for a signal, in nanoseconds. */
 #define IDLE_NS 100000000
-/* How often an idle server makes a step without texts, which shows whether a rank is lost, and how
- * often it looks for processes that join, in seconds. */
+/* How often an idle server makes a step without texts, which shows whether a rank is lost, in
+ * seconds. */
 #define BEAT_SECONDS 0.5
+/* How often it looks for processes that join, in seconds. All texts wait during a search, so there
+ * are fewer of them when the first ones were in vain. */
 #define GROW_SECONDS 2.0
+#define LATE_GROW_SECONDS 30.0
+#define FIRST_SEARCHES 10
 /* How often a server looks for waiting requests whose clients have gone, in seconds. */
 #define GONE_SECONDS 0.5
 
@@ -43,6 +47,7 @@ struct serve_schedule {
     int end_count;
     double deadline;      /* when running texts end after a signal; 0: there was none */
     double beat, growth;  /* when the last step was made, and the last search for processes */
+    int searches;         /* since ranks have changed */
     double looked;        /* when the last search for clients that have gone was made */
     serve_choice **added; /* [parallel]: the choices of this step's additions without a slot */
     int added_count;
@@ -293,6 +298,12 @@ static void order_additions(serve_schedule *d, serve_text *out, orders *head)
     }
 }
 
+static bool is_time_to_grow(const serve_schedule *d, double now)
+{
+    return d->server->ranks < d->server->wanted_ranks &&
+           now > d->growth + (d->searches < FIRST_SEARCHES ? GROW_SECONDS : LATE_GROW_SECONDS);
+}
+
 /* Waits until there is something to do, and writes the orders of the next step. */
 static void give_orders(serve_schedule *d, serve_text *out)
 {
@@ -311,12 +322,15 @@ static void give_orders(serve_schedule *d, serve_text *out)
         order_removals(d, out, &head);
         order_additions(d, out, &head);
         head.ends = s->stopping && s->running + s->waiting + head.additions == 0;
-        head.grows = s->ranks < s->wanted_ranks && now > d->growth + GROW_SECONDS;
+        head.grows = is_time_to_grow(d, now);
         memcpy(out->data, &head, sizeof head);
         if (head.ends || head.grows || head.removals + head.additions > 0 || s->running > 0 ||
             (s->ranks > 1 && now > d->beat + BEAT_SECONDS)) {
             d->beat = now;
-            d->growth = head.grows ? now : d->growth;
+            if (head.grows) {
+                d->growth = now;
+                d->searches++;
+            }
             break;
         }
         struct timespec until;
@@ -683,6 +697,7 @@ void serve_schedule_requeue(serve_schedule *d)
     }
     for (int64_t i = 0; i < serve_chosen.parallel; i++)
         d->slots[i] = (slot){0};
+    d->searches = 0;
     pthread_mutex_unlock(&s->lock);
 }
 
