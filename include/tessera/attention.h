@@ -28,7 +28,8 @@ extern "C" {
  * these tensors they are q_len and kv_len. Only the first q_length queries and the first kv_length
  * keys of a sequence are used. Query i has the position p = kv_length − q_length + i among the
  * keys, so that the last query is at the position of the last key. A query sees the keys j <
- * kv_length; with `causal` only those with j ≤ p; with `window` only those with p − window < j ≤ p.
+ * kv_length; with `causal` only those with j ≤ p; with `window` only those with p − window < j ≤ p;
+ * with `starts` only those with j ≥ starts[b,i], and the temperature's position is p − starts[b,i].
  *
  * With `sinks`, the softmax of a query of head h has one more score, sinks[h], whose value is 0:
  * p_j = exp(s_j) / (Σ_j exp(s_j) + exp(sinks[h])), and lse includes it, too. A sink is not scaled,
@@ -67,6 +68,10 @@ typedef struct tsr_attention_params {
     tsr_tensor *dsinks;
     float temperature;          /* 0: none */
     int64_t temperature_length; /* in positions; 1 to 2^31 − 1, unused without temperature */
+    /* i32 [batch, q_len]: the first key that each query sees, with `causal` only. Rows of several
+     * documents are packed so: a token's start is the first token of its document. Starts must not
+     * decrease along a sequence; otherwise results are undefined. NULL: 0. */
+    const tsr_tensor *starts;
 } tsr_attention_params;
 
 #define tsr_attention_params(...)                                                                  \
@@ -111,9 +116,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_attention(tsr_stream *stream, tsr_tensor *y
  * not grow with the sizes; on lavapipe also f32 copies of the keys and values of one kv head, and
  * f32 sums of the sizes of k and v, if these are not f32.
  *
- * Errors: as tsr_attention; TSR_ERR_UNSUPPORTED on lavapipe if q_lengths or kv_lengths is given and
- * there are more than about 10,000 keys, or more than about 10,000 queries in all heads that read
- * one kv head together. */
+ * Errors: as tsr_attention; TSR_ERR_UNSUPPORTED on lavapipe if q_lengths, kv_lengths or starts is
+ * given and there are more than about 10,000 keys, or more than about 10,000 queries in all heads
+ * that read one kv head together. */
 TSR_API TSR_NODISCARD tsr_status tsr_attention_grad(tsr_stream *stream, tsr_tensor *dq,
                                                     tsr_tensor *dk, tsr_tensor *dv,
                                                     const tsr_tensor *dy, const tsr_tensor *y,

@@ -30,7 +30,7 @@ layout(constant_id = 7) const uint DY_DTYPE = TSR_DT_F32;
 layout(constant_id = 8) const uint OUT_DTYPE = TSR_DT_F32;
 layout(constant_id = 9) const uint MASK_DTYPE = 0; // 0: no mask
 layout(constant_id = 10) const uint LOAD = TSR_ATTENTION_LOAD_SCALAR;
-layout(constant_id = 11) const uint FORM = 0; // TSR_ATTENTION_CAPPED and …_TEMPERED
+layout(constant_id = 11) const uint FORM = 0; // TSR_ATTENTION_CAPPED, …_TEMPERED and …_STARTS
 layout(constant_id = 12) const uint PAGED = 0;
 // 1: the numbers of iterations of the loops over products are not constant, so that drivers do not
 // unroll these loops. Unrolled, they need more registers than Intel's GPUs have.
@@ -233,9 +233,10 @@ void softmax_step(int i0, int j0, uvec2 mask)
 {
     uint row = gl_LocalInvocationIndex / SHARERS, sharer = gl_LocalInvocationIndex % SHARERS;
     float most = tsr_minus_infinity, slope;
+    const int start = start_of(i0 + int(row));
     barrier();
     for (uint n = 0u; n < BY / SHARERS; n++) {
-        float score = score_of(p_element(row, n), i0 + int(row), j0 + int(n * SHARERS + sharer), mask, slope);
+        float score = score_of(p_element(row, n), i0 + int(row), j0 + int(n * SHARERS + sharer), start, mask, slope);
         most = max(most, score);
         set_p_element(row, n, score);
     }
@@ -273,7 +274,7 @@ void forward(uint head, int i0)
     uvec2 mask = attention_head(CALL.mask, batch, head);
     int q_len = int(CALL.q_len);
     int first, end;
-    attention_keys(sequence, i0, min(i0 + int(BX), q_len) - 1, first, end);
+    keys_seen(i0, min(i0 + int(BX), q_len) - 1, first, end);
 
     row_largest = attention_sink(head);
     row_sum = row_largest == tsr_minus_infinity ? 0.0 : 1.0;
@@ -305,14 +306,16 @@ void probabilities(uint head, int own_first, int other_first)
           delta = attention_head(CALL.delta, batch, head);
     uint row = gl_LocalInvocationIndex / SHARERS, sharer = gl_LocalInvocationIndex % SHARERS;
     int own = own_first + int(row), last = int(CALL.q_len) - 1;
+    const int own_start = OWNS_KEYS ? 0 : start_of(own);
     barrier();
     for (uint n = 0u; n < BY / SHARERS; n++) {
         int other = other_first + int(n * SHARERS + sharer);
         int query = OWNS_KEYS ? other : own, key = OWNS_KEYS ? own : other;
         float slope;
-        float score = score_of(p_element(row, n), query, key, mask, slope);
+        int start = OWNS_KEYS ? start_of(query) : own_start;
+        float score = score_of(p_element(row, n), query, key, start, mask, slope);
         float log_sum = tsr_floats(tsr_at_stride(lse, uint(min(query, last)), CALL.lse.row)).v[0];
-        bool counts = attention_sees(sequence, query, key) && log_sum != tsr_minus_infinity;
+        bool counts = attention_sees(sequence, query, key) && key >= start && log_sum != tsr_minus_infinity;
         float value = tsr_exp(score - log_sum);
         if (KIND == TSR_ATTENTION_DQ || KIND == TSR_ATTENTION_DK)
             value *= slope * CALL.scale;
@@ -370,7 +373,7 @@ void query_gradient(uint head, int i0)
     rows_of k = rows_at(CALL.k, kv_head, HEAD_DIM), v = rows_at(CALL.v, kv_head, VALUE_DIM);
     int q_len = int(CALL.q_len);
     int first, end;
-    attention_keys(sequence, i0, min(i0 + int(BX), q_len) - 1, first, end);
+    keys_seen(i0, min(i0 + int(BX), q_len) - 1, first, end);
     row_sum = 0.0;
     clear_result();
     for (int j0 = first; j0 < end; j0 += int(BY)) {
@@ -398,7 +401,7 @@ void key_gradient(uint kv_head, int j0)
     rows_of k = rows_at(CALL.k, kv_head, HEAD_DIM), v = rows_at(CALL.v, kv_head, VALUE_DIM);
     int kv_len = int(CALL.kv_len);
     int first, end, kv_end = min(kv_len, sequence.kv_length);
-    attention_queries(sequence, j0, min(j0 + int(BX), kv_len) - 1, first, end);
+    queries_seen(j0, min(j0 + int(BX), kv_len) - 1, first, end);
     uint n_end = attention_first_reader(kv_head + 1u);
     clear_result();
     for (uint n = attention_first_reader(kv_head); n < n_end; n++) {

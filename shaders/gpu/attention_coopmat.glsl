@@ -38,7 +38,7 @@ layout(constant_id = 9) const uint ALONG_K = 0; // see matmul_coopmat.glsl
 layout(constant_id = 10) const uint VECTORS = 0; // 1: eight columns of an operand are 16 aligned bytes
 layout(constant_id = 11) const uint OUT_VECTORS = 0;
 layout(constant_id = 12) const uint MASK_DTYPE = 0; // 0: no mask
-layout(constant_id = 13) const uint FORM = 0; // TSR_ATTENTION_CAPPED and …_TEMPERED
+layout(constant_id = 13) const uint FORM = 0; // TSR_ATTENTION_CAPPED, …_TEMPERED and …_STARTS
 layout(constant_id = 14) const uint PAGED = 0;
 
 const uint LOAD = TSR_ATTENTION_LOAD_SCALAR;
@@ -469,7 +469,7 @@ bool all_seen(int row, int other)
     bool seen = last_query < sequence.q_length && last_key < sequence.kv_length;
     if (CALL.causal != 0)
         seen = seen && last_key <= query + sequence.offset && uint(last_query + sequence.offset - key) < CALL.window;
-    return seen;
+    return seen && key >= start_of(last_query);
 }
 
 // Turns the products into scores, which are -inf if a query does not see a key. Returns the factor by which the caller must still multiply
@@ -478,7 +478,7 @@ bool all_seen(int row, int other)
 // `row` and `other` are the first row and column of the fragments.
 float make_scores(int row, int other, uvec2 mask)
 {
-    const bool plain = MASK_DTYPE == 0 && FORM == 0 && all_seen(row, other);
+    const bool plain = MASK_DTYPE == 0 && (FORM & ~TSR_ATTENTION_STARTS) == 0 && all_seen(row, other);
     [[unroll]] for (uint j = 0; j < OTHERS; j++)
         [[unroll]] for (uint c = 0; c < COUNT; c++)
             [[unroll]] for (uint b = 0; b < ROW_BLOCKS; b++) {
@@ -497,7 +497,8 @@ float make_scores(int row, int other, uvec2 mask)
             [[unroll]] for (uint c = 0; c < COUNT; c++) {
                 int own = row + int(b * FM + element_row[c]), to = other + int(j * FN + element_column[c]);
                 float slope;
-                float score = score_of(scores[b * OTHERS + j][c], OWNS_KEYS ? to : own, OWNS_KEYS ? own : to, mask, slope);
+                int query = OWNS_KEYS ? to : own;
+                float score = score_of(scores[b * OTHERS + j][c], query, OWNS_KEYS ? own : to, start_of(query), mask, slope);
                 scores[b * OTHERS + j][c] = score == tsr_minus_infinity ? score : binary(score);
                 if (HAS_DP) {
                     float derivative = dp[b * OTHERS + j][c];
@@ -703,11 +704,11 @@ void main()
     uint reader = 0, readers = 1;
     if (OWNS_KEYS) {
         own_end = min(own_end, sequence.kv_length);
-        attention_queries(sequence, block_first, min(block_first + int(BX), int(rows)) - 1, first, end);
+        queries_seen(block_first, min(block_first + int(BX), int(rows)) - 1, first, end);
         reader = attention_first_reader(head);
         readers = attention_first_reader(head + 1) - reader;
     } else {
-        attention_keys(sequence, block_first, min(block_first + int(BX), int(rows)) - 1, first, end);
+        keys_seen(block_first, min(block_first + int(BX), int(rows)) - 1, first, end);
     }
     int steps = (max(end - first, 0) + int(BY) - 1) / int(BY); // the number of steps for each reader
 

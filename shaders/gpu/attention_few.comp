@@ -326,7 +326,7 @@ void main()
                 int number = min(j0 + int(column) - first_new, int(NEW) - 1);
                 product = number < 0 ? product : new_products[uint(max(number, 0)) * ROWS + row];
             }
-            float score = score_of(product, query, j0 + int(column), mask, slope);
+            float score = score_of(product, query, j0 + int(column), 0, mask, slope);
             score = j0 + int(column) < end ? score : tsr_minus_infinity;
             p_tile[at] = score;
             most = max(most, score);

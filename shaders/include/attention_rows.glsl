@@ -69,23 +69,56 @@ vec4 load_quad(rows_of x, uint row, uint column, uint dtype)
     return load_quad_at(x, row_address(x, row), column, dtype);
 }
 
-// The scale's factor that grows with a query's position. It is 1 if there is no temperature.
-float temperature_of(int query)
+// Returns the first key that a query sees if the call has `starts`, otherwise 0.
+int start_of(int query)
+{
+    if ((FORM & TSR_ATTENTION_STARTS) == 0u)
+        return 0;
+    uint row = uint(clamp(query, 0, int(CALL.q_len) - 1));
+    return max(int(tsr_words(tsr_at_stride(tsr_at_stride(CALL.starts, batch, CALL.starts_batch), row, CALL.starts_row)).v[0]), 0);
+}
+
+// As attention_keys and attention_queries, within the limits that the call's `starts` set. Starts do not decrease, so the first query of a
+// range sees the first key of it, and the queries that see keys up to j1 are those before the first one that starts later.
+void keys_seen(int i0, int i1, out int first, out int end)
+{
+    attention_keys(sequence, i0, i1, first, end);
+    if ((FORM & TSR_ATTENTION_STARTS) != 0u)
+        first = max(first, start_of(i0));
+}
+
+void queries_seen(int j0, int j1, out int first, out int end)
+{
+    attention_queries(sequence, j0, j1, first, end);
+    if ((FORM & TSR_ATTENTION_STARTS) == 0u)
+        return;
+    int low = first;
+    while (low < end) {
+        int middle = (low + end) / 2;
+        if (start_of(middle) > j1)
+            end = middle;
+        else
+            low = middle + 1;
+    }
+}
+
+// The scale's factor that grows with a query's position. It is 1 if there is no temperature. `start` is start_of(query).
+float temperature_of(int query, int start)
 {
     if ((FORM & TSR_ATTENTION_TEMPERED) == 0u)
         return 1.0;
-    uint position = uint(max(query + sequence.offset, 0));
+    uint position = uint(max(query + sequence.offset - start, 0));
     return 1.0 + CALL.temperature * tsr_log(1.0 + float(position / CALL.temperature_length));
 }
 
-// Computes the score of a query and a key from their product. `slope` is its derivative with
+// Computes the score of a query and a key from their product. `start` is start_of(query), and `slope` the score's derivative with
 // respect to scale · product.
-float score_of(float product, int query, int key, uvec2 mask, out float slope)
+float score_of(float product, int query, int key, int start, uvec2 mask, out float slope)
 {
     float score = product * CALL.scale;
     slope = 1.0;
     if ((FORM & TSR_ATTENTION_TEMPERED) != 0u) {
-        slope = temperature_of(query);
+        slope = temperature_of(query, start);
         score *= slope;
     }
     if ((FORM & TSR_ATTENTION_CAPPED) != 0u) {
@@ -93,7 +126,7 @@ float score_of(float product, int query, int key, uvec2 mask, out float slope)
         score = CALL.softcap * cap.x;
         slope *= cap.y;
     }
-    bool sees = attention_sees(sequence, query, key);
+    bool sees = attention_sees(sequence, query, key) && key >= start;
     if (MASK_DTYPE != 0u && sees)
         score += tsr_load_float(tsr_at_stride(tsr_at_stride(mask, uint(query), CALL.mask.row), uint(key), CALL.mask.column), 0u,
                                 MASK_DTYPE);

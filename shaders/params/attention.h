@@ -30,6 +30,8 @@ struct tsr_attention_call {
      * kv_len keys. */
     TSR_ADDRESS q_lengths, q_lengths_step;
     TSR_ADDRESS kv_lengths, kv_lengths_step;
+    /* i32 [batch, q_len]: the first key that each query sees, with TSR_ATTENTION_STARTS only. */
+    TSR_ADDRESS starts, starts_batch, starts_row;
     /* f32 [heads]: the sink of each head, with the bytes from one to the next. The address is 0 if
      * there are none. */
     TSR_ADDRESS sinks, sinks_step;
@@ -97,6 +99,8 @@ TSR_PUSH_CHECK(tsr_attention_push);
 /* How scores are computed from scale · q·k: the sum of these, a specialization constant. */
 #define TSR_ATTENTION_CAPPED 1u
 #define TSR_ATTENTION_TEMPERED 2u
+/* The call has `starts`. They do not change how scores are computed, but which exist. */
+#define TSR_ATTENTION_STARTS 4u
 
 /* How the elements of q, k, v and dy are loaded, a specialization constant. */
 #define TSR_ATTENTION_LOAD_SCALAR 0u

@@ -117,13 +117,14 @@ tsr_status tsr__attention_dispatch(tsr_stream *stream, tsr__dispatch *dispatch,
                                    uint32_t invocations, uint32_t workgroup,
                                    double work) TSR_NODISCARD;
 
-/* How the kernels for GPUs compute scores: TSR_ATTENTION_CAPPED and TSR_ATTENTION_TEMPERED. */
+/* How the kernels for GPUs compute scores: the sum of TSR_ATTENTION_CAPPED, …_TEMPERED and
+ * …_STARTS. */
 uint32_t tsr__attention_scores_kind(const tsr__attention *call);
 /* How the kernels for GPUs load q, k, v and dy: TSR_ATTENTION_LOAD_…. */
 uint32_t tsr__attention_load(const tsr__attention *call);
 
 /* True if tsr__attention_few() should record the forward call, for example because few queries
- * read each key. */
+ * read each key. The kernel knows no `starts`. */
 bool tsr__attention_few_suit(const tsr__attention *call);
 /* The same for a call with new keys and values. The kernel takes few tokens of a sequence, whole
  * rows of whole vectors that are rotated completely or not at all, and no lse. CPU drivers need

@@ -84,6 +84,9 @@ static struct tsr_attention_call values_of(const tsr__attention *c, const tsr__b
     set_list(&values.q_lengths, &values.q_lengths_step, p->q_lengths);
     set_list(&values.kv_lengths, &values.kv_lengths_step, p->kv_lengths);
     set_list(&values.sinks, &values.sinks_step, p->sinks);
+    set_list(&values.starts, &values.starts_batch, p->starts);
+    if (p->starts)
+        values.starts_row = 4 * (uint64_t)p->starts->layout.strides[1];
     set_list(&values.pages, &values.pages_batch, p->pages);
     if (p->pages)
         values.pages_row = 4 * (uint64_t)p->pages->layout.strides[1];
@@ -138,11 +141,17 @@ int tsr__attention_reads(const tsr__attention *call, const tsr__attention_descri
                          tsr__access *access)
 {
     const tsr_attention_params *p = &call->params;
-    const tsr_tensor *read[] = {call->q,       call->dy,
-                                p->mask,       p->q_lengths,
-                                p->kv_lengths, p->pages,
-                                p->sinks,      call->new_k,
-                                call->new_v,   call->rope ? tsr__rope_table(call->rope) : NULL};
+    const tsr_tensor *read[] = {call->q,
+                                call->dy,
+                                p->mask,
+                                p->q_lengths,
+                                p->kv_lengths,
+                                p->pages,
+                                p->sinks,
+                                p->starts,
+                                call->new_k,
+                                call->new_v,
+                                call->rope ? tsr__rope_table(call->rope) : NULL};
     int count = 0;
     access[count++] = description->range;
     access[count++] = call->new_k ? tsr__write_of(call->k) : tsr__read_of(call->k);
@@ -254,7 +263,8 @@ static bool all_vectors(const tsr__attention *c, uint64_t bytes)
 uint32_t tsr__attention_scores_kind(const tsr__attention *c)
 {
     return (c->params.softcap > 0 ? TSR_ATTENTION_CAPPED : 0) |
-           (c->params.temperature != 0 ? TSR_ATTENTION_TEMPERED : 0);
+           (c->params.temperature != 0 ? TSR_ATTENTION_TEMPERED : 0) |
+           (c->params.starts ? TSR_ATTENTION_STARTS : 0);
 }
 
 uint32_t tsr__attention_load(const tsr__attention *c)

@@ -123,6 +123,7 @@ static tsr_status check_numbers(tsr__attention *c)
                  "%s: temperature is %g and temperature_length %lld; a length of 1 to %d is "
                  "needed",
                  c->op, (double)p->temperature, (long long)p->temperature_length, LENGTH_MAX);
+    TSR__REQUIRE(!p->starts || p->causal, "%s: starts is given, but causal is not set", c->op);
     TSR__REQUIRE(p->sinks || !p->dsinks, "%s: dsinks is given, but sinks is NULL", c->op);
     TSR__REQUIRE(!p->pages || !c->dy, "%s: there are no gradients of pages", c->op);
     p->scale = tsr__given_float(p->scale, (float)(1 / sqrt((double)c->head_dim)));
@@ -140,6 +141,16 @@ static tsr_status check_sinks(const tsr__attention *c, const char *name, const t
     return TSR_OK;
 }
 
+static tsr_status check_starts(const tsr__attention *c)
+{
+    const tsr_tensor *starts = c->params.starts;
+    TSR__TRY(check_i32(c, "starts", starts, 2));
+    TSR__REQUIRE(starts->layout.shape[1] == c->q_len,
+                 "%s: starts is %s; [%lld,%lld], one number for each query, is needed", c->op,
+                 TSR__SHAPE(2, starts->layout.shape), (long long)c->batch, (long long)c->q_len);
+    return TSR_OK;
+}
+
 static tsr_status check_options(tsr__attention *c)
 {
     const tsr_attention_params *p = &c->params;
@@ -151,6 +162,8 @@ static tsr_status check_options(tsr__attention *c)
         TSR__TRY(check_i32(c, "q_lengths", p->q_lengths, 1));
     if (p->kv_lengths)
         TSR__TRY(check_i32(c, "kv_lengths", p->kv_lengths, 1));
+    if (p->starts)
+        TSR__TRY(check_starts(c));
     if (p->mask) {
         TSR__TRY(tsr__require_float(c->op, "mask", c->stream, p->mask));
         const int64_t shape[] = {c->batch, c->heads, c->q_len, c->kv_len};
@@ -211,6 +224,7 @@ static tsr_status check_overlap(const tsr__attention *c)
                         {"kv_lengths", p->kv_lengths},
                         {"pages", p->pages},
                         {"sinks", p->sinks},
+                        {"starts", p->starts},
                         {"the new k", c->new_k},
                         {"the new v", c->new_v},
                         {"dy", c->dy},

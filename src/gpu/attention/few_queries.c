@@ -153,7 +153,7 @@ bool tsr__attention_few_suit(const tsr__attention *c)
     const cut how = cut_of(c);
     const bool few = max_queries(c) <= FEW_QUERIES;
     const bool loops_end = device->traits.ends_loops && c->kv_len > MAX_KEYS;
-    return (few || loops_end) && how.groups <= UINT32_MAX &&
+    return !c->params.starts && (few || loops_end) && how.groups <= UINT32_MAX &&
            rows_of(c) <= UINT32_MAX / how.ranges &&
            device->info.max_workgroup_invocations >= THREADS && kernels_admitted(c, &how);
 }

@@ -141,7 +141,7 @@ static tsr_status check_count(const tsr__attention *c)
 
 /* Fails if the loops could need too many iterations: lavapipe ends all loops of an invocation
  * after 65535 iterations in total. Kernels for lavapipe compute most calls that need more; this
- * file gets only those with lengths of sequences. The count is an upper bound for all loops but
+ * file gets only those with lengths or starts. The count is an upper bound for all loops but
  * those of the last block, for which the limit of 60000 leaves room. */
 static tsr_status check_iterations(const tsr__attention *c)
 {
@@ -160,7 +160,7 @@ static tsr_status check_iterations(const tsr__attention *c)
     const double iterations = (rows / block + 1) * ((c->dy ? 2 : 1) * product + sum);
     if (iterations > most_iterations)
         return tsr__fail(TSR_ERR_UNSUPPORTED,
-                         "%s: %lld queries of %lld heads and %lld keys, with lengths of sequences, "
+                         "%s: %lld queries of %lld heads and %lld keys, with lengths or starts, "
                          "are too many for one call on %s",
                          c->op, (long long)c->q_len, (long long)c->heads, (long long)c->kv_len,
                          tsr_stream_device(c->stream)->info.name);

@@ -24,6 +24,7 @@ typedef struct attention_case {
     /* [heads]: the key head of each query head, or NULL: the usual groups */
     int32_t *kv_head;
     double *sinks;          /* [heads], or NULL: none */
+    double *starts;         /* [batch, q_len]: the first key of each query, or NULL: 0 */
     double *q, *k, *v, *dy; /* dy may be NULL */
     double *y, *lse, *dq, *dk, *dv, *dsinks;
     /* The terms of dq and dk may cancel. Then the results are small, and their rounding errors
@@ -100,6 +101,25 @@ static inline double *attention_random_mask(gpu_random *random, int64_t count, t
     return mask;
 }
 
+/* Divides the keys of each sequence into documents of 1 to `longest` tokens, and gives each query
+ * the start of the document that its position is in. */
+static inline double *attention_random_starts(gpu_random *random, const attention_case *c,
+                                              int64_t longest)
+{
+    double *starts = attention_doubles(c->batch * c->q_len);
+    for (int64_t b = 0; b < c->batch; b++) {
+        int64_t start = 0, next = gpu_random_between(random, 1, longest);
+        for (int64_t i = 0; i < c->q_len; i++) {
+            while (i + c->kv_len - c->q_len >= next) {
+                start = next;
+                next += gpu_random_between(random, 1, longest);
+            }
+            starts[b * c->q_len + i] = (double)start;
+        }
+    }
+    return starts;
+}
+
 /* Sets the keys past the length of each sequence to NaN, because attention must not read them. */
 static inline void attention_spoil_keys(const attention_case *c, double *values, int64_t dim)
 {
@@ -119,8 +139,9 @@ static inline double attention_score(const attention_case *c, int64_t b, int64_t
 {
     const int64_t q_length = attention_clamped(c->q_length, b, c->q_len),
                   kv_length = attention_clamped(c->kv_length, b, c->kv_len),
-                  position = kv_length - q_length + i;
-    if (i >= q_length || j >= kv_length || (c->causal && j > position) ||
+                  position = kv_length - q_length + i,
+                  start = c->starts ? (int64_t)c->starts[b * c->q_len + i] : 0;
+    if (i >= q_length || j >= kv_length || j < start || (c->causal && j > position) ||
         (c->window > 0 && j <= position - c->window))
         return -INFINITY;
     double score = 0;
@@ -129,7 +150,7 @@ static inline double attention_score(const attention_case *c, int64_t b, int64_t
     score *= attention_scale(c);
     *slope = 1;
     if (c->temperature != 0) {
-        const int64_t lengths = position < 0 ? 0 : position / c->temperature_length;
+        const int64_t lengths = position < start ? 0 : (position - start) / c->temperature_length;
         *slope = 1 + c->temperature * log(1 + (double)lengths);
         score *= *slope;
     }
@@ -203,8 +224,9 @@ static inline void attention_solve(attention_case *c)
 
 static inline void attention_free(attention_case *c)
 {
-    double *numbers[] = {c->mask, c->q_length, c->kv_length, c->q,  c->k,  c->v,     c->dy,
-                         c->y,    c->lse,      c->dq,        c->dk, c->dv, c->sinks, c->dsinks};
+    double *numbers[] = {c->mask, c->q_length, c->kv_length, c->q,      c->k,
+                         c->v,    c->dy,       c->y,         c->lse,    c->dq,
+                         c->dk,   c->dv,       c->sinks,     c->dsinks, c->starts};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         free(numbers[i]);
     free(c->kv_head);

@@ -16,7 +16,7 @@ typedef struct problem {
     attention_case c;
     const tsr_dtype *dtypes;
     tsr_tensor *q, *k, *v, *dy, *y, *lse, *dq, *dk, *dv, *mask, *q_lengths, *kv_lengths, *sinks,
-        *dsinks;
+        *dsinks, *starts;
     tsr_tensor *parents[16];
     int parent_count;
     bool large_scores; /* allow the error by which attention.h says that large scores add */
@@ -129,10 +129,10 @@ static void make_tensors(problem *p, gpu_random *random)
 
 static void free_problem(problem *p)
 {
-    tsr_tensor *tensors[] = {p->q,         p->k,          p->v,     p->dy,    p->y,
-                             p->lse,       p->dq,         p->dk,    p->dv,    p->mask,
-                             p->q_lengths, p->kv_lengths, p->sinks, p->dsinks};
-    for (int i = 0; i < 14; i++)
+    tsr_tensor *tensors[] = {p->q,         p->k,          p->v,     p->dy,     p->y,
+                             p->lse,       p->dq,         p->dk,    p->dv,     p->mask,
+                             p->q_lengths, p->kv_lengths, p->sinks, p->dsinks, p->starts};
+    for (int i = 0; i < 15; i++)
         tsr_tensor_destroy(&tensors[i]);
     for (int i = 0; i < p->parent_count; i++)
         tsr_tensor_destroy(&p->parents[i]);
@@ -153,7 +153,8 @@ static tsr_attention_params params_of(const problem *p)
                                   .kv_lengths = p->kv_lengths,
                                   .kv_head = p->c.kv_head,
                                   .sinks = p->sinks,
-                                  .dsinks = p->dsinks};
+                                  .dsinks = p->dsinks,
+                                  .starts = p->starts};
 }
 
 /* Returns whether kernels with cooperative matrices may compute a problem. These kernels round
@@ -255,6 +256,15 @@ static void compute(problem *p, gpu_random *random, const char *name)
     free_problem(p);
 }
 
+static void add_starts(problem *p, gpu_random *random, int64_t longest)
+{
+    const int64_t shape[] = {p->c.batch, p->c.q_len};
+    p->c.causal = true;
+    p->c.starts = attention_random_starts(random, &p->c, longest);
+    p->starts = view(p, random, TSR_I32, 2, shape);
+    gpu_put(p->starts, p->c.starts);
+}
+
 static void random_name(const problem *p, char name[128])
 {
     const attention_case *c = &p->c;
@@ -325,6 +335,38 @@ START_TEST(agrees_with_doubles_for_head_sizes)
         few.c.scale = 0;
         compute(&few, &random, name);
     }
+}
+END_TEST
+
+/* Packed documents: long ones, of which blocks are skipped, and short ones; with a temperature,
+ * whose positions count from a document's start; fewer queries than keys, and few queries. */
+START_TEST(agrees_with_doubles_for_documents)
+{
+    static const struct {
+        attention_case c;
+        int64_t longest;
+    } cases[] = {
+        {{.batch = 2, .heads = 4, .kv_heads = 2, .q_len = 150, .kv_len = 150, .head_dim = 24}, 70},
+        {{.batch = 2,
+          .heads = 3,
+          .kv_heads = 3,
+          .q_len = 90,
+          .kv_len = 110,
+          .head_dim = 24,
+          .temperature = 0.5,
+          .temperature_length = 3,
+          .window = 20},
+         30},
+        {{.batch = 3, .heads = 2, .kv_heads = 1, .q_len = 4, .kv_len = 300, .head_dim = 24}, 90},
+    };
+    gpu_random random = {(uint64_t)_i + 700};
+    char name[128];
+    problem p = {.dtypes = mixtures[0], .c = cases[_i].c};
+    random_name(&p, name);
+    add_starts(&p, &random, cases[_i].longest);
+    if (_i == 0)
+        add_sinks(&p, &random);
+    compute(&p, &random, name);
 }
 END_TEST
 
@@ -836,6 +878,10 @@ START_TEST(refuses_params)
         {{.sinks = reals}, "attention: sinks is [2]; [4], one number for each head, is needed"},
         {{.sinks = half_sinks}, "sinks is f16; f32 is needed"},
         {{.dsinks = sinks}, "dsinks is given, but sinks is NULL"},
+        {{.starts = pages}, "attention: starts is given, but causal is not set"},
+        {{.starts = reals, .causal = true}, "starts is f32; i32 is needed"},
+        {{.starts = pages, .causal = true},
+         "attention: starts is [2,4]; [2,3], one number for each query, is needed"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         wrong[i].params.struct_size = sizeof wrong[i].params;
@@ -982,6 +1028,7 @@ TESTS(attention)
     tcase_add_loop_test(tests, agrees_with_doubles_in_several_blocks, 0, 2);
     tcase_add_loop_test(tests, agrees_with_doubles_for_short_sequences, 0, 4);
     tcase_add_loop_test(tests, agrees_with_doubles_for_head_sizes, 0, 1);
+    tcase_add_loop_test(tests, agrees_with_doubles_for_documents, 0, 3);
     tcase_add_loop_test(tests, takes_little_memory, 0, 2);
     tcase_add_test(tests, accepts_nothing);
     tcase_add_loop_test(tests, agrees_with_doubles_for_few_queries, 0, 1);

@@ -12,7 +12,7 @@ typedef struct problem {
     /* The tensors have no gaps, so that the kernel can load vectors instead of single elements. */
     bool plain;
     tsr_tensor *q, *k, *v, *dy, *y, *lse, *dq, *dk, *dv, *mask, *q_lengths, *kv_lengths, *pages,
-        *sinks, *dsinks;
+        *sinks, *dsinks, *starts;
     tsr_tensor *parents[16];
     int parent_count;
 } problem;
@@ -152,10 +152,10 @@ static void make_tensors(problem *p, gpu_random *random, double q_size)
 
 static void free_problem(problem *p)
 {
-    tsr_tensor *tensors[] = {p->q,         p->k,          p->v,     p->dy,    p->y,
-                             p->lse,       p->dq,         p->dk,    p->dv,    p->mask,
-                             p->q_lengths, p->kv_lengths, p->pages, p->sinks, p->dsinks};
-    for (int i = 0; i < 15; i++)
+    tsr_tensor *tensors[] = {p->q,     p->k,     p->v,      p->dy,    p->y,         p->lse,
+                             p->dq,    p->dk,    p->dv,     p->mask,  p->q_lengths, p->kv_lengths,
+                             p->pages, p->sinks, p->dsinks, p->starts};
+    for (int i = 0; i < 16; i++)
         tsr_tensor_destroy(&tensors[i]);
     for (int i = 0; i < p->parent_count; i++)
         tsr_tensor_destroy(&p->parents[i]);
@@ -177,7 +177,8 @@ static tsr_attention_params params_of(const problem *p)
                                   .pages = p->pages,
                                   .kv_head = p->c.kv_head,
                                   .sinks = p->sinks,
-                                  .dsinks = p->dsinks};
+                                  .dsinks = p->dsinks,
+                                  .starts = p->starts};
 }
 
 /* Compares the results with the references. Results for which the problem has no tensor are left
@@ -276,6 +277,30 @@ START_TEST(agrees_with_doubles)
         add_options(&p, &random, _i / 2 + 4 * n);
         compute(&p, &random, _i / 2 == 1 ? 6 : 0.5);
     }
+}
+END_TEST
+
+/* Packed documents, some as long as several blocks, so that some blocks are skipped, some seen by
+ * all of their queries, and some divided. */
+START_TEST(stays_inside_documents)
+{
+    const int64_t shape[] = {2, 300};
+    NEEDS_MATRICES(TSR_F16);
+    gpu_random random = {90};
+    problem p = {.dtype = TSR_F16,
+                 .plain = true,
+                 .c = {.batch = 2,
+                       .heads = 2,
+                       .kv_heads = 1,
+                       .q_len = 300,
+                       .kv_len = 300,
+                       .head_dim = 32,
+                       .causal = true}};
+    pretend(0);
+    p.c.starts = attention_random_starts(&random, &p.c, 200);
+    p.starts = make(&p, &random, TSR_I32, 2, shape);
+    gpu_put(p.starts, p.c.starts);
+    compute(&p, &random, 0.5);
 }
 END_TEST
 
@@ -431,6 +456,7 @@ TESTS(attention_coopmat)
     tcase_add_checked_fixture(tests, setup, gpu_teardown);
     tcase_add_loop_test(tests, agrees_with_doubles, 0, 2);
     tcase_add_loop_test(tests, follows_maxima, 0, 2);
+    tcase_add_test(tests, stays_inside_documents);
     tcase_add_loop_test(tests, reads_pages, 0, 2);
     tcase_add_test(tests, obeys_the_work_limit);
     tcase_add_test(tests, falls_back);

@@ -630,7 +630,7 @@ bool tsr__attention_products_suit(const tsr__attention *c)
 {
     const double scores =
         (double)c->batch * (double)c->heads * (double)c->q_len * (double)c->kv_len;
-    return tsr__vectors_suit(tsr_stream_device(c->stream)) &&
+    return !c->params.starts && tsr__vectors_suit(tsr_stream_device(c->stream)) &&
            scores * (double)c->head_dim >= MIN_WORK &&
            (!tsr__attention_gathers(c) || tsr__attention_gather_suits(c));
 }

@@ -61,7 +61,7 @@ static bool has_own_head(const tsr__attention *c)
 static bool is_plain(const tsr__attention *c)
 {
     const tsr_attention_params *p = &c->params;
-    return !p->mask && !p->sinks && !p->pages && !p->q_lengths && !p->kv_lengths &&
+    return !p->mask && !p->sinks && !p->starts && !p->pages && !p->q_lengths && !p->kv_lengths &&
            !(p->softcap > 0) && p->temperature == 0 && !(p->window > 0);
 }
 

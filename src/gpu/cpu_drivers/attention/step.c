@@ -58,8 +58,8 @@ static bool tensors_suit(const tsr__attention *c)
 
 static bool lists_suit(const tsr_attention_params *p)
 {
-    return p->pages && p->kv_lengths && !p->q_lengths && !p->mask && !(p->softcap > 0) &&
-           p->temperature == 0 &&
+    return p->pages && p->kv_lengths && !p->q_lengths && !p->mask && !p->starts &&
+           !(p->softcap > 0) && p->temperature == 0 &&
            (p->pages->layout.strides[1] == 1 || p->pages->layout.shape[1] == 1) &&
            tsr__stride_bytes(p->pages, 0) <= UINT32_MAX &&
            (p->kv_lengths->layout.strides[0] == 1 || p->kv_lengths->layout.shape[0] == 1);
