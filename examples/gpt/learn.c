@@ -26,8 +26,8 @@ static tsr_status forward(gpt_model *self, const tsr_tensor *tokens, const tsr_t
                           bool learning, passage *p, tsr_tensor **y)
 {
     tsr_tensor *features = NULL;
-    TRY(tsr_stack_forward(self->stack, self->is_first ? tokens : x, learning ? &p->saved : NULL,
-                          &features));
+    TRY(tsr_stack_forward(self->stack, self->is_first ? tokens : x, NULL,
+                          learning ? &p->saved : NULL, &features));
     if (!self->is_last) {
         *y = features;
         return TSR_OK;

@@ -7,10 +7,9 @@
  *     tsr_stack_shard(stack, tsr_fsdp_params(.group = data, .reduction = TSR_OP_SUM));
  *     tsr_stack_add_to(stack, optimizer);
  *     …
- *     tsr_stack_forward(stack, tokens, &saved, &hidden);
- *     tsr_stack_head_forward(stack, hidden, &head_saved, &logits);
- *     … the loss turns logits into dlogits …
- *     tsr_stack_head_backward(stack, head_saved, dlogits, &dhidden);
+ *     tsr_stack_forward(stack, tokens, NULL, &saved, &hidden);
+ *     tsr_stack_head_loss(stack, hidden, tsr_head_loss_params(.labels = labels, .loss = loss,
+ *                                                             .scale = scale), &dhidden);
  *     tsr_stack_backward(stack, saved, dhidden, NULL);
  *     tsr_optimizer_step(optimizer, rate);
  *
@@ -123,10 +122,17 @@ TSR_API void tsr_stack_saved_destroy(tsr_stack_saved **saved);
 /* Computes the layers of this stage. x are tokens' ids, i32 [rows, tokens], in the first stage, and
  * the features [rows, tokens, width] of the previous stage in the others. *y are the features after
  * this stage; in the last stage, those after the last norm, which are the hidden states. The caller
- * must destroy them. Tokens have the positions 0, 1, … `saved` may be NULL if there will be no
- * backward pass. */
+ * must destroy them. `saved` may be NULL if there will be no backward pass.
+ *
+ * Rows may be packed: several documents, one after the other. `starts`, [rows · tokens] in host
+ * memory, has for each token the index in its row of the first token of its document; it is read
+ * during the call, and must be the same on all ranks and stages. Attention then stays inside each
+ * document, and positions count from its first token. NULL: each row is one document. Errors:
+ * TSR_ERR_INVALID if a start is before that of the previous token or after its own token, naming
+ * the token. */
 TSR_API TSR_NODISCARD tsr_status tsr_stack_forward(tsr_stack *stack, const tsr_tensor *x,
-                                                   tsr_stack_saved **saved, tsr_tensor **y);
+                                                   const int32_t *starts, tsr_stack_saved **saved,
+                                                   tsr_tensor **y);
 /* The same for tokens that follow those in a cache, for which a step has begun (kv_cache.h). The
  * cache has as many layers as this stage. */
 TSR_API TSR_NODISCARD tsr_status tsr_stack_forward_cached(tsr_stack *stack, const tsr_tensor *x,
@@ -145,6 +151,33 @@ TSR_API TSR_NODISCARD tsr_status tsr_stack_head_backward(tsr_stack *stack,
                                                          const tsr_layer_saved *saved,
                                                          const tsr_tensor *dlogits,
                                                          tsr_tensor **dhidden);
+typedef struct tsr_head_loss_params {
+    size_t struct_size;
+    /* i32, i64, u32 or u8 [rows, tokens]: what each token predicts. A label outside the vocabulary,
+     * such as −100, gives no loss. */
+    const tsr_tensor *labels;
+    const tsr_tensor *weights; /* f32 [rows, tokens]: factors of the losses; NULL: 1 */
+    /* A factor of `loss` and of all gradients, such as 1 / the number of labels in all rows of the
+     * step; 0: 1. */
+    float scale;
+    int64_t chunk_tokens; /* tokens whose logits exist at the same time; 0: chosen */
+    /* f32 [rows, tokens]: the loss of each token, −log of the probability of its label, times its
+     * weight; 0 without a label. NULL: not wanted. */
+    tsr_tensor *losses;
+    tsr_tensor *loss; /* f32 [1]: scale · the sum of the losses is added to it. NULL: not wanted */
+} tsr_head_loss_params;
+#define tsr_head_loss_params(...)                                                                  \
+    (&(tsr_head_loss_params){.struct_size = sizeof(tsr_head_loss_params), __VA_ARGS__})
+
+/* Computes the head and the cross-entropy of its logits, by chunks of tokens, and, if `dhidden` is
+ * not NULL, the gradients as tsr_stack_head_backward. Needs memory for the logits of one chunk
+ * only. The results are those of tsr_stack_head_forward, tsr_vocabulary_cross_entropy and
+ * tsr_stack_head_backward, except for the order in which gradients of the head's weights and `loss`
+ * are added up. Collective. For the last stage only. Errors: TSR_ERR_INVALID for shapes and dtypes,
+ * naming them. If the call fails, `loss` and `losses` may have been changed. */
+TSR_API TSR_NODISCARD tsr_status tsr_stack_head_loss(tsr_stack *stack, const tsr_tensor *hidden,
+                                                     const tsr_head_loss_params *params,
+                                                     tsr_tensor **dhidden);
 /* Gathers logits [rows, tokens, count] from all ranks, and downloads them to
  * out[rows · tokens · vocabulary]. Collective. Blocks until they have arrived. */
 TSR_API TSR_NODISCARD tsr_status tsr_stack_gather_logits(tsr_stack *stack, const tsr_tensor *logits,

@@ -25,8 +25,8 @@ TSR__ABSENT(tsr_stack_reduce_tied, tsr_stack *stack, tsr_pipeline *pipeline)
 TSR__ABSENT(tsr_stack_load, tsr_stack *stack, const tsr_model_file *file)
 TSR__ABSENT(tsr_stack_save, tsr_stack *stack, const char *path, tsr_comm *stages)
 TSR__FORGET(tsr_stack_saved_destroy, tsr_stack_saved)
-TSR__ABSENT(tsr_stack_forward, tsr_stack *stack, const tsr_tensor *x, tsr_stack_saved **saved,
-            tsr_tensor **y)
+TSR__ABSENT(tsr_stack_forward, tsr_stack *stack, const tsr_tensor *x, const int32_t *starts,
+            tsr_stack_saved **saved, tsr_tensor **y)
 TSR__ABSENT(tsr_stack_forward_cached, tsr_stack *stack, const tsr_tensor *x, tsr_kv_cache *cache,
             tsr_tensor **y)
 TSR__ABSENT(tsr_stack_backward, tsr_stack *stack, const tsr_stack_saved *saved,
@@ -35,6 +35,8 @@ TSR__ABSENT(tsr_stack_head_forward, tsr_stack *stack, const tsr_tensor *hidden,
             tsr_layer_saved **saved, tsr_tensor **logits)
 TSR__ABSENT(tsr_stack_head_backward, tsr_stack *stack, const tsr_layer_saved *saved,
             const tsr_tensor *dlogits, tsr_tensor **dhidden)
+TSR__ABSENT(tsr_stack_head_loss, tsr_stack *stack, const tsr_tensor *hidden,
+            const tsr_head_loss_params *params, tsr_tensor **dhidden)
 TSR__ABSENT(tsr_stack_gather_logits, tsr_stack *stack, const tsr_tensor *logits, float *out)
 TSR__ABSENT(tsr_stack_get_choice, const tsr_stack_saved *saved, int block, tsr_moe_choice *out)
 TSR__ABSENT(tsr_stack_add_choice_biases, tsr_stack *stack, const float *const *changes)

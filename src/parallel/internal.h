@@ -29,6 +29,24 @@ tsr_status tsr__column_forward_normed(tsr_layer *layer, const tsr_layer *norm, c
                                       bool gated, tsr_activation activation,
                                       tsr_tensor **y) TSR_NODISCARD;
 
+/* The documents of packed rows, for the attention of a pass. */
+typedef struct tsr__documents {
+    tsr_tensor *starts;    /* i32 [rows, tokens]: the first token of each token's document */
+    tsr_tensor *positions; /* i32 [rows, 1, tokens]: of each token in its document */
+} tsr__documents;
+
+/* layers/self_attention.c: Sets the documents of the rows of the next forward passes of a block or
+ * an attention layer, which keep what their backward passes need. NULL: each row is one document.
+ * The struct must exist until another one is set. */
+void tsr__layer_set_documents(tsr_layer *layer, const tsr__documents *documents);
+
+/* layers/vocabulary_cross_entropy.c: tsr_vocabulary_cross_entropy for logits whose columns are the
+ * classes from `first` on. */
+tsr_status tsr__vocabulary_cross_entropy(tsr_group *group, tsr_tensor *loss, tsr_tensor *dlogits,
+                                         const tsr_tensor *logits, const tsr_tensor *labels,
+                                         int64_t classes, int64_t first,
+                                         float grad_scale) TSR_NODISCARD;
+
 /* layers/layer.c: Keeps a tensor together with what a forward pass has saved, and destroys it with
  * that. */
 void tsr__layer_saved_keep(tsr_layer_saved *saved, tsr_tensor *tensor);

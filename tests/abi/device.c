@@ -314,6 +314,9 @@ static void generators(void)
     OK(tsr_stack_get_info(stack, &blocks.value));
     RESULT_END(tsr_stack_info, blocks);
     printf("%d block, %lld logits\n", blocks.value.blocks, (long long)blocks.value.logits);
+    tsr_tensor *hidden = made(3, (int64_t[]){1, 2, 16});
+    REFUSED_ALONE(tsr_head_loss_params, tsr_stack_head_loss(stack, hidden, &given, NULL));
+    tsr_tensor_destroy(&hidden);
     tsr_stack_destroy(&stack);
 
     tsr_generator_params create = TSR_INIT(tsr_generator_params);

@@ -248,6 +248,7 @@ typedef struct tsr_attention_params {
     tsr_tensor *dsinks;
     float temperature;
     int64_t temperature_length;
+    const tsr_tensor *starts;
 } tsr_attention_params;
 TSR_API tsr_status tsr_attention(tsr_stream *stream, tsr_tensor *y, tsr_tensor *lse,
                                                const tsr_tensor *q, const tsr_tensor *k,
@@ -2444,7 +2445,8 @@ TSR_API tsr_status tsr_stack_save(tsr_stack *stack, const char *path,
 typedef struct tsr_stack_saved tsr_stack_saved;
 TSR_API void tsr_stack_saved_destroy(tsr_stack_saved **saved);
 TSR_API tsr_status tsr_stack_forward(tsr_stack *stack, const tsr_tensor *x,
-                                                   tsr_stack_saved **saved, tsr_tensor **y);
+                                                   const int32_t *starts, tsr_stack_saved **saved,
+                                                   tsr_tensor **y);
 TSR_API tsr_status tsr_stack_forward_cached(tsr_stack *stack, const tsr_tensor *x,
                                                           tsr_kv_cache *cache, tsr_tensor **y);
 TSR_API tsr_status tsr_stack_backward(tsr_stack *stack, const tsr_stack_saved *saved,
@@ -2456,6 +2458,18 @@ TSR_API tsr_status tsr_stack_head_backward(tsr_stack *stack,
                                                          const tsr_layer_saved *saved,
                                                          const tsr_tensor *dlogits,
                                                          tsr_tensor **dhidden);
+typedef struct tsr_head_loss_params {
+    size_t struct_size;
+    const tsr_tensor *labels;
+    const tsr_tensor *weights;
+    float scale;
+    int64_t chunk_tokens;
+    tsr_tensor *losses;
+    tsr_tensor *loss;
+} tsr_head_loss_params;
+TSR_API tsr_status tsr_stack_head_loss(tsr_stack *stack, const tsr_tensor *hidden,
+                                                     const tsr_head_loss_params *params,
+                                                     tsr_tensor **dhidden);
 TSR_API tsr_status tsr_stack_gather_logits(tsr_stack *stack, const tsr_tensor *logits,
                                                          float *out);
 TSR_API tsr_status tsr_stack_get_choice(const tsr_stack_saved *saved, int block,

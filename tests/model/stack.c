@@ -61,7 +61,7 @@ static void logits_of(tsr_stack *stack, const tsr_tensor *hidden, float logits[L
 static void compute(tsr_stack *stack, float logits[LOGITS])
 {
     tsr_tensor *x = upload_ids(), *hidden = NULL;
-    OK(tsr_stack_forward(stack, x, NULL, &hidden));
+    OK(tsr_stack_forward(stack, x, NULL, NULL, &hidden));
     logits_of(stack, hidden, logits);
     tsr_tensor_destroy(&hidden);
     tsr_tensor_destroy(&x);
@@ -179,8 +179,8 @@ CASE(stack_stages, "stack: two stages compute what one computes, and start with 
                   !first_info.counted_elsewhere,
               "%s: parameters that are counted elsewhere", made.family.type);
         compute(one, whole);
-        OK(tsr_stack_forward(first, x, NULL, &between));
-        OK(tsr_stack_forward(last, between, NULL, &hidden));
+        OK(tsr_stack_forward(first, x, NULL, NULL, &between));
+        OK(tsr_stack_forward(last, between, NULL, NULL, &hidden));
         logits_of(last, hidden, divided);
         CHECK(memcmp(whole, divided, sizeof whole) == 0, "%s: stages have other logits",
               made.family.type);
@@ -271,7 +271,7 @@ CASE(stack_refused, "stack: mistakes")
           "model: config is NULL");
     FAILS(tsr_model_file_open_weights("/proc/nowhere", config, &other), TSR_ERR_NOT_FOUND,
           "model: cannot open /proc/nowhere: No such file or directory");
-    FAILS(tsr_stack_forward(stack, NULL, NULL, &y), TSR_ERR_INVALID, "stack: x is NULL");
+    FAILS(tsr_stack_forward(stack, NULL, NULL, NULL, &y), TSR_ERR_INVALID, "stack: x is NULL");
     made_remove(&made, "norm.weight");
     const tsr_status missing = tsr_model_file_open_weights(made_write_hf(&made), config, &other);
     CHECK(missing == TSR_ERR_NOT_FOUND && !other &&
@@ -338,7 +338,7 @@ static void choices_of(tsr_stack *stack, int32_t ids[2][ROWS * TOKENS * USED])
     tsr_stack_saved *saved = NULL;
     tsr_moe_choice choice = TSR_INIT(tsr_moe_choice);
     tsr_tensor *x = upload_ids(), *y = NULL;
-    OK(tsr_stack_forward(stack, x, &saved, &y));
+    OK(tsr_stack_forward(stack, x, NULL, &saved, &y));
     for (int b = 0; b < 2; b++) {
         OK(tsr_stack_get_choice(saved, b, &choice));
         OK(tsr_tensor_download(queue, choice.ids, ids[b], sizeof ids[b]));
@@ -428,7 +428,7 @@ static bool fails_at(const tsr_model_config *config, const char *path, const cha
     if (status == TSR_OK)
         status = tsr_stack_load(stack, file);
     if (status == TSR_OK)
-        status = tsr_stack_forward(stack, x, &kept, &y);
+        status = tsr_stack_forward(stack, x, NULL, &kept, &y);
     if (status == TSR_OK)
         status = tsr_stack_save(stack, saved, NULL);
     const bool reached = tsr__fault_site() != NULL;
@@ -512,10 +512,10 @@ static void step_after_failures(const tsr_model_config *config, tsr_group *alone
     OK(tsr_optimizer_create(tsr_optimizer_params(.stream = queue), &optimizer));
     OK(tsr_stack_add_to(stack, optimizer));
     if (fails)
-        FAIL_EACH(stack, tsr_stack_forward(stack, x, &saved, &hidden),
+        FAIL_EACH(stack, tsr_stack_forward(stack, x, NULL, &saved, &hidden),
                   (tsr_stack_saved_destroy(&saved), tsr_tensor_destroy(&hidden)));
     CHECK(!saved && !hidden, "a failed pass has outputs");
-    OK(tsr_stack_forward(stack, x, &saved, &hidden));
+    OK(tsr_stack_forward(stack, x, NULL, &saved, &hidden));
     if (fails)
         FAIL_EACH(stack, tsr_stack_head_forward(stack, hidden, &head_saved, &y),
                   (tsr_layer_saved_destroy(&head_saved), tsr_tensor_destroy(&y)));
@@ -588,7 +588,7 @@ static double pass(tsr_stack *stack, int64_t vocabulary, tsr_optimizer *optimize
     tsr_tensor *x = upload_ids(), *hidden = NULL, *y = NULL, *dhidden = NULL;
     float *logits = calloc((size_t)(ROWS * TOKENS * vocabulary), sizeof *logits);
     CHECK(logits, "no memory");
-    OK(tsr_stack_forward(stack, x, &saved, &hidden));
+    OK(tsr_stack_forward(stack, x, NULL, &saved, &hidden));
     OK(tsr_stack_head_forward(stack, hidden, &head_saved, &y));
     OK(tsr_stack_gather_logits(stack, y, logits));
     if (optimizer) {

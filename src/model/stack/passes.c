@@ -9,6 +9,8 @@ struct tsr_stack_saved {
     tsr_layer_saved *embedding, *norm;
     tsr_layer_saved **blocks; /* [block_count] */
     int block_count;
+    tsr_tensor
+        *positions; /* of tokens in packed rows, if the stage has learned positions; or NULL */
 };
 
 void tsr_stack_saved_destroy(tsr_stack_saved **saved)
@@ -20,6 +22,7 @@ void tsr_stack_saved_destroy(tsr_stack_saved **saved)
     for (int i = 0; (*saved)->blocks && i < (*saved)->block_count; i++)
         tsr_layer_saved_destroy(&(*saved)->blocks[i]);
     tsr__free((*saved)->blocks);
+    tsr_tensor_destroy(&(*saved)->positions);
     tsr__free(*saved);
     *saved = NULL;
 }
@@ -122,10 +125,10 @@ static tsr_status add_first_positions(tsr_stack *s, tsr_tensor *features)
     return status;
 }
 
-/* Adds the positions of the tokens of a step of a cache. */
-static tsr_status add_cached_positions(tsr_stack *s, tsr_kv_cache *cache, tsr_tensor *features)
+/* Adds the positions of tokens, i32 and as many as features has rows. */
+static tsr_status add_given_positions(tsr_stack *s, const tsr_tensor *positions,
+                                      tsr_tensor *features)
 {
-    const tsr_tensor *positions = tsr__kv_cache_positions(cache);
     const tsr_layout *layout = tsr_tensor_layout(features);
     const int64_t rows = layout->shape[0] * layout->shape[1], shape[2] = {rows, layout->shape[2]};
     tsr_tensor *flat = NULL, *learned = NULL, *all = NULL;
@@ -144,14 +147,15 @@ static tsr_status add_cached_positions(tsr_stack *s, tsr_kv_cache *cache, tsr_te
     return status;
 }
 
-static tsr_status add_positions(tsr_stack *s, tsr_kv_cache *cache, tsr_tensor *features)
+/* `positions` are those of the tokens; NULL: 0, 1, … in each row. */
+static tsr_status add_positions(tsr_stack *s, const tsr_tensor *positions, tsr_tensor *features)
 {
     if (!s->is_first || !s->config->learned_positions)
         return TSR_OK;
     TSR__TRY(tsr__stack_begin(s, NULL, s->units.positions, TSR_PASS_FORWARD));
     return tsr__stack_end(s, NULL, s->units.positions,
-                          cache ? add_cached_positions(s, cache, features)
-                                : add_first_positions(s, features));
+                          positions ? add_given_positions(s, positions, features)
+                                    : add_first_positions(s, features));
 }
 
 /* Computes the gradient of the positions. It is 0 for those after the last token of a row. */
@@ -170,13 +174,33 @@ static tsr_status sum_position_grads(tsr_stack *s, const tsr_tensor *dy, tsr_ten
     return status;
 }
 
-static tsr_status positions_backward(tsr_stack *s, const tsr_tensor *dy)
+/* The same for packed rows, whose tokens have the given positions. */
+static tsr_status sum_packed_position_grads(tsr_stack *s, const tsr_tensor *positions,
+                                            const tsr_tensor *dy, tsr_tensor *grad)
+{
+    const tsr_layout *layout = tsr_tensor_layout(dy);
+    const int64_t rows = layout->shape[0] * layout->shape[1], shape[2] = {rows, layout->shape[2]};
+    tsr_tensor *flat = NULL, *all = NULL;
+    tsr_status status = tsr_tensor_reshape(positions, 1, &rows, &flat);
+    if (status == TSR_OK)
+        status = tsr_tensor_reshape(dy, 2, shape, &all);
+    if (status == TSR_OK)
+        status = tsr__embedding_grad(s->stream, grad, all, flat, 0, false);
+    tsr_tensor_destroy(&flat);
+    tsr_tensor_destroy(&all);
+    return status;
+}
+
+static tsr_status positions_backward(tsr_stack *s, const tsr_tensor *positions,
+                                     const tsr_tensor *dy)
 {
     if (!s->config->learned_positions)
         return TSR_OK;
     TSR__TRY(tsr__stack_begin(s, NULL, s->units.positions, TSR_PASS_BACKWARD));
     tsr_tensor *grad = tsr_fsdp_parameter(s->sharded, s->units.positions, 0)->grad;
-    return tsr__stack_end(s, NULL, s->units.positions, sum_position_grads(s, dy, grad));
+    return tsr__stack_end(s, NULL, s->units.positions,
+                          positions ? sum_packed_position_grads(s, positions, dy, grad)
+                                    : sum_position_grads(s, dy, grad));
 }
 
 /* Forward ------------------------------------------------------------------------------------ */
@@ -193,8 +217,9 @@ static tsr_status embed(tsr_stack *s, const tsr_tensor *x, tsr_stack_saved *save
                           tsr__embedding_forward_as(s->embedding, x, s->features, features));
 }
 
-/* Sets the features before the first block of this stage. */
-static tsr_status enter(tsr_stack *s, const tsr_tensor *x, tsr_kv_cache *cache,
+/* Sets the features before the first block of this stage. `positions` are those of the tokens;
+ * NULL: 0, 1, … in each row. */
+static tsr_status enter(tsr_stack *s, const tsr_tensor *x, const tsr_tensor *positions,
                         tsr_stack_saved *saved, tsr_tensor **features)
 {
     if (!s->is_first)
@@ -203,7 +228,7 @@ static tsr_status enter(tsr_stack *s, const tsr_tensor *x, tsr_kv_cache *cache,
     TSR__TRY(convert_features(s, features));
     if (s->config->embedding_scale != 1)
         TSR__TRY(tsr_scale(s->stream, *features, *features, (float)s->config->embedding_scale, 0));
-    return add_positions(s, cache, *features);
+    return add_positions(s, positions, *features);
 }
 
 static tsr_status leave(tsr_stack *s, tsr_stack_saved *saved, tsr_tensor **features)
@@ -217,28 +242,49 @@ static tsr_status leave(tsr_stack *s, tsr_stack_saved *saved, tsr_tensor **featu
     return TSR_OK;
 }
 
-static tsr_status forward(tsr_stack *s, const tsr_tensor *x, tsr_stack_saved *saved,
-                          tsr_tensor **features)
+/* `documents` are those of packed rows, or NULL. */
+static tsr_status forward(tsr_stack *s, const tsr_tensor *x, const tsr__documents *documents,
+                          tsr_stack_saved *saved, tsr_tensor **features)
 {
     tsr_tensor *next = NULL;
-    TSR__TRY(enter(s, x, NULL, saved, features));
+    TSR__TRY(enter(s, x, documents ? documents->positions : NULL, saved, features));
     for (int i = 0; i < s->layer_count; i++) {
-        TSR__TRY(layer_forward(s, s->blocks[i], s->units.first_block + i, *features,
-                               saved ? &saved->blocks[i] : NULL, &next));
+        tsr__layer_set_documents(s->blocks[i], documents);
+        const tsr_status status = layer_forward(s, s->blocks[i], s->units.first_block + i,
+                                                *features, saved ? &saved->blocks[i] : NULL, &next);
+        tsr__layer_set_documents(s->blocks[i], NULL);
+        TSR__TRY(status);
         advance(features, next);
     }
     return leave(s, saved, features);
 }
 
-tsr_status tsr_stack_forward(tsr_stack *s, const tsr_tensor *x, tsr_stack_saved **saved,
-                             tsr_tensor **y)
+static tsr_status forward_packed(tsr_stack *s, const tsr_tensor *x, const int32_t *starts,
+                                 tsr_stack_saved *saved, tsr_tensor **features)
+{
+    tsr__documents documents = {0};
+    tsr_status status = tsr__stack_documents(s, x, starts, &documents);
+    if (status == TSR_OK)
+        status = forward(s, x, &documents, saved, features);
+    if (status == TSR_OK && saved && s->is_first && s->config->learned_positions) {
+        saved->positions = documents.positions;
+        documents.positions = NULL;
+    }
+    tsr_tensor_destroy(&documents.starts);
+    tsr_tensor_destroy(&documents.positions);
+    return status;
+}
+
+tsr_status tsr_stack_forward(tsr_stack *s, const tsr_tensor *x, const int32_t *starts,
+                             tsr_stack_saved **saved, tsr_tensor **y)
 {
     tsr_stack_saved *own = NULL;
     tsr_tensor *features = NULL;
     TSR__REQUIRE(s && x && y, "stack: %s is NULL", !s ? "stack" : !x ? "x" : "y");
     if (saved)
         TSR__TRY(saved_create(s, &own));
-    const tsr_status status = forward(s, x, own, &features);
+    const tsr_status status =
+        starts ? forward_packed(s, x, starts, own, &features) : forward(s, x, NULL, own, &features);
     if (status != TSR_OK) {
         tsr_tensor_destroy(&features);
         tsr_stack_saved_destroy(&own);
@@ -255,7 +301,7 @@ static tsr_status forward_cached(tsr_stack *s, const tsr_tensor *x, tsr_kv_cache
                                  bool leaves, tsr_tensor **features)
 {
     tsr_tensor *next = NULL;
-    TSR__TRY(enter(s, x, cache, NULL, features));
+    TSR__TRY(enter(s, x, tsr__kv_cache_positions(cache), NULL, features));
     for (int i = 0; i < s->layer_count; i++) {
         const int unit = s->units.first_block + i;
         TSR__TRY(tsr__stack_begin(s, s->blocks[i], unit, TSR_PASS_FORWARD));
@@ -316,7 +362,7 @@ static tsr_status backward(tsr_stack *s, const tsr_stack_saved *saved, tsr_tenso
         TSR__TRY(back(s, s->blocks[i], s->units.first_block + i, saved->blocks[i], d));
     if (!s->is_first)
         return TSR_OK;
-    TSR__TRY(positions_backward(s, *d));
+    TSR__TRY(positions_backward(s, saved->positions, *d));
     if (s->config->embedding_scale != 1)
         TSR__TRY(tsr_scale(s->stream, *d, *d, (float)s->config->embedding_scale, 0));
     return layer_backward(s, s->embedding, s->units.embedding, saved->embedding, *d, NULL);
@@ -361,8 +407,7 @@ static tsr_status cap_logits(tsr_stack *s, tsr_layer_saved *saved, tsr_tensor *l
     return status;
 }
 
-/* Applies the scale and the cap to the logits of the head. */
-static tsr_status finish_logits(tsr_stack *s, tsr_layer_saved *saved, tsr_tensor *logits)
+tsr_status tsr__stack_finish_logits(tsr_stack *s, tsr_layer_saved *saved, tsr_tensor *logits)
 {
     if (s->config->logit_softcap != 0)
         return cap_logits(s, saved, logits);
@@ -371,9 +416,8 @@ static tsr_status finish_logits(tsr_stack *s, tsr_layer_saved *saved, tsr_tensor
                : tsr_scale(s->stream, logits, logits, (float)s->config->logit_scale, 0);
 }
 
-/* The gradient of finish_logits: *out is a new tensor. */
-static tsr_status finish_logits_grad(tsr_stack *s, const tsr_layer_saved *saved,
-                                     const tsr_tensor *dlogits, tsr_tensor **out)
+tsr_status tsr__stack_finish_logits_grad(tsr_stack *s, const tsr_layer_saved *saved,
+                                         const tsr_tensor *dlogits, tsr_tensor **out)
 {
     const tsr_layout *layout = tsr_tensor_layout(dlogits);
     const tsr_tensor *bounded = tsr__layer_saved_kept(saved);
@@ -408,7 +452,7 @@ tsr_status tsr_stack_head_forward(tsr_stack *s, const tsr_tensor *hidden, tsr_la
     tsr_tensor *made = NULL;
     tsr_layer_saved *kept = NULL;
     TSR__TRY(layer_forward(s, s->head, s->units.head, hidden, saved ? &kept : NULL, &made));
-    const tsr_status status = finish_logits(s, kept, made);
+    const tsr_status status = tsr__stack_finish_logits(s, kept, made);
     if (status != TSR_OK) {
         tsr_tensor_destroy(&made);
         tsr_layer_saved_destroy(&kept);
@@ -429,7 +473,7 @@ tsr_status tsr__stack_head_after_blocks(tsr_stack *s, const tsr_tensor *features
         TSR__TRY(
             tsr__column_forward_normed(s->head, s->norm, features, false, TSR_ACT_NONE, logits));
     if (*logits) {
-        const tsr_status finished = finish_logits(s, NULL, *logits);
+        const tsr_status finished = tsr__stack_finish_logits(s, NULL, *logits);
         if (finished != TSR_OK)
             tsr_tensor_destroy(logits);
         return finished;
@@ -451,10 +495,10 @@ tsr_status tsr_stack_head_backward(tsr_stack *s, const tsr_layer_saved *saved,
     TSR__REQUIRE(s->is_last && s->sharded, "stack: %s",
                  s->is_last ? "backward passes need sharded parameters (tsr_stack_shard)"
                             : "only the last stage has the head");
-    if (s->config->logit_softcap == 0 && s->config->logit_scale == 1)
+    if (!tsr__stack_finishes_logits(s))
         return layer_backward(s, s->head, s->units.head, saved, dlogits, dhidden);
     tsr_tensor *d = NULL;
-    TSR__TRY(finish_logits_grad(s, saved, dlogits, &d));
+    TSR__TRY(tsr__stack_finish_logits_grad(s, saved, dlogits, &d));
     const tsr_status status = layer_backward(s, s->head, s->units.head, saved, d, dhidden);
     tsr_tensor_destroy(&d);
     return status;

@@ -9,6 +9,7 @@
 #define TSR_MODEL_STACK_STACK_H
 
 #include "model/config/config.h"
+#include "parallel/internal.h"
 #include "tessera/stack.h"
 
 /* The number of a unit in `sharded`; −1: this stage does not have it, or it is in `tied`. */
@@ -98,6 +99,29 @@ tsr_status tsr__stack_blocks_cached(tsr_stack *stack, const tsr_tensor *x, tsr_k
                                     tsr_tensor **y) TSR_NODISCARD;
 tsr_status tsr__stack_head_after_blocks(tsr_stack *stack, const tsr_tensor *features,
                                         tsr_tensor **logits) TSR_NODISCARD;
+
+/* Applies the scale and the cap of the model's logits to the head's output. `saved`, if not NULL,
+ * keeps what the gradient needs. */
+tsr_status tsr__stack_finish_logits(tsr_stack *stack, tsr_layer_saved *saved,
+                                    tsr_tensor *logits) TSR_NODISCARD;
+/* The gradient of tsr__stack_finish_logits: *out is a new tensor. */
+tsr_status tsr__stack_finish_logits_grad(tsr_stack *stack, const tsr_layer_saved *saved,
+                                         const tsr_tensor *dlogits, tsr_tensor **out) TSR_NODISCARD;
+/* Returns whether logits have a scale or a cap. */
+static inline bool tsr__stack_finishes_logits(const tsr_stack *stack)
+{
+    return stack->config->logit_softcap != 0 || stack->config->logit_scale != 1;
+}
+
+/* head_loss.c: returns how many of `tokens` tokens tsr_stack_head_loss computes at once if the
+ * caller does not choose: the same on all ranks. */
+int64_t tsr__stack_chunk_tokens(const tsr_model_config *config, int ranks, tsr_dtype dtype,
+                                int64_t tokens);
+
+/* documents.c: checks the starts of the documents of x, [rows, tokens, …], and uploads what
+ * attention needs of them. The caller must destroy the tensors of *out, also after an error. */
+tsr_status tsr__stack_documents(const tsr_stack *stack, const tsr_tensor *x, const int32_t *starts,
+                                tsr__documents *out) TSR_NODISCARD;
 
 /* shard.c: tsr__stack_begin brings the parameters of a layer, or of the learned positions (NULL),
  * into memory for a pass. If it has succeeded, tsr__stack_end must be called with the status of the

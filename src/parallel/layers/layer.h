@@ -139,6 +139,9 @@ struct tsr_layer_saved {
     /* self-attention whose norms are over all heads of several ranks: [rows, 2], 1 / the root mean
      * square of each row of q and of k */
     tsr_tensor *inverse_rms;
+    /* packed rows: tsr__documents of self-attention, and of blocks that run their forward pass
+     * again; otherwise NULL */
+    tsr_tensor *starts, *positions;
     /* a tensor that a caller of the layer keeps for its own backward pass, see parallel/internal.h
      */
     tsr_tensor *kept;

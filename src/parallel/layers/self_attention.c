@@ -46,7 +46,7 @@ static int sinks_index(const tsr__attention *a)
     return a->qk_norm ? TSR__K_NORM + 1 : 0;
 }
 
-static tsr_attention_params params_of(const tsr__attention *a)
+static tsr_attention_params params_of(const tsr__attention *a, const tsr_tensor *starts)
 {
     return (tsr_attention_params){
         .struct_size = sizeof(tsr_attention_params),
@@ -58,6 +58,7 @@ static tsr_attention_params params_of(const tsr__attention *a)
         .temperature_length = a->temperature_length,
         .kv_head = a->regular ? NULL : a->kv_head,
         .sinks = a->sinks ? a->base.parameter[sinks_index(a)]->seen.tensor : NULL,
+        .starts = starts,
     };
 }
 
@@ -75,7 +76,7 @@ static tsr_status attend_heads(tsr__attention *a, tsr__temps *temps, const tsr_t
         TSR__TRY(tsr__temp_new(temps, TSR_F32, 3, q->shape, lse));
     if (a->heads.count == 0)
         return TSR_OK;
-    const tsr_attention_params params = params_of(a);
+    const tsr_attention_params params = params_of(a, a->documents ? a->documents->starts : NULL);
     TSR__TRY(tsr__by_heads(a, temps, *y, &view));
     return tsr_attention(a->base.stream, view, lse ? *lse : NULL, in->q, in->k, in->v, &params);
 }
@@ -100,7 +101,9 @@ static tsr_status attention_forward_with(tsr__attention *a, tsr__temps *temps, c
                                saved ? &saved->child[TSR__ATTENTION_QKV] : NULL, &qkv));
     TSR__TRY(tsr__temp_keep(temps, qkv));
     const tsr_layout *layout = tsr_tensor_layout(qkv);
-    if (a->rope)
+    if (a->rope && a->documents)
+        positions = a->documents->positions;
+    else if (a->rope)
         TSR__TRY(need_positions(a, temps, layout->shape[layout->ndim - 2], &positions));
     TSR__TRY(
         tsr__attention_normalise(a, temps, qkv, saved != NULL, &in, &normalised, &inverse_rms));
@@ -111,6 +114,7 @@ static tsr_status attention_forward_with(tsr__attention *a, tsr__temps *temps, c
                                       saved ? &saved->child[TSR__ATTENTION_OUTPUT] : NULL, y));
     if (!saved)
         return TSR_OK;
+    TSR__TRY(tsr__documents_keep(a->documents, saved));
     saved->hidden = tsr__temp_take(temps, qkv);
     saved->lse = tsr__temp_take(temps, lse);
     if (normalised)
@@ -174,7 +178,7 @@ static tsr_status attention_forward_cached_with(tsr__attention *a, tsr__temps *t
     TSR__TRY(tsr__temp_like(temps, qkv, tsr_tensor_layout(qkv)->dtype, -1,
                             a->heads.count * a->heads.head_dim, &heads));
     if (a->heads.count > 0) {
-        const tsr_attention_params params = params_of(a);
+        const tsr_attention_params params = params_of(a, NULL);
         TSR__TRY(tsr__by_heads(a, temps, heads, &view));
         TSR__TRY(tsr__kv_cache_append_and_attend(cached->cache, cached->layer, a->rope, view, in.q,
                                                  in.k, in.v, &params));
@@ -229,7 +233,7 @@ static tsr_status attend_heads_grad(tsr__attention *a, tsr__temps *temps,
     tsr__qkv_heads in = {0}, d = {0};
     const bool trains_sinks = a->sinks && !a->base.frozen;
     TSR__TRY(tsr__temp_new(temps, layout->dtype, layout->ndim, layout->shape, dqkv));
-    tsr_attention_params params = params_of(a);
+    tsr_attention_params params = params_of(a, saved->starts);
     if (trains_sinks)
         TSR__TRY(new_sink_grads(a, temps, &sink_grads, &params.dsinks));
     if (a->heads.count > 0) {
@@ -248,7 +252,9 @@ static tsr_status attend_heads_grad(tsr__attention *a, tsr__temps *temps,
         TSR__TRY(tsr_attention_grad(a->base.stream, d.q, d.k, d.v, dy, y, saved->lse, in.q, in.k,
                                     in.v, &params));
         if (a->rope) {
-            TSR__TRY(need_positions(a, temps, layout->shape[layout->ndim - 2], &positions));
+            positions = saved->positions;
+            if (!positions)
+                TSR__TRY(need_positions(a, temps, layout->shape[layout->ndim - 2], &positions));
             TSR__TRY(tsr_rope_grad(a->base.stream, a->rope, d.qk, d.qk, positions));
         }
     }
@@ -296,14 +302,35 @@ const tsr__layer_type tsr__self_attention_type = {.name = "self_attention",
                                                   .forward_added = attention_forward_added,
                                                   .normalises = true};
 
-tsr_status tsr_self_attention_get_heads(const tsr_layer *layer, tsr_heads *out)
+tsr__attention *tsr__attention_of(const tsr_layer *layer)
 {
-    TSR__REQUIRE(layer && out, "self_attention_get_heads: %s is NULL", layer ? "out" : "layer");
     const tsr_layer *found = layer->type == &tsr__self_attention_type ? layer : NULL;
     for (int i = 0; i < layer->child_count; i++)
         if (layer->child[i]->type == &tsr__self_attention_type)
             found = layer->child[i];
+    return (tsr__attention *)found;
+}
+
+tsr_status tsr__documents_keep(const tsr__documents *documents, tsr_layer_saved *saved)
+{
+    if (!documents)
+        return TSR_OK;
+    TSR__TRY(tsr__keep(documents->starts, &saved->starts));
+    return tsr__keep(documents->positions, &saved->positions);
+}
+
+void tsr__layer_set_documents(tsr_layer *layer, const tsr__documents *documents)
+{
+    tsr__attention *attention = tsr__attention_of(layer);
+    if (attention)
+        attention->documents = documents;
+}
+
+tsr_status tsr_self_attention_get_heads(const tsr_layer *layer, tsr_heads *out)
+{
+    TSR__REQUIRE(layer && out, "self_attention_get_heads: %s is NULL", layer ? "out" : "layer");
+    const tsr__attention *found = tsr__attention_of(layer);
     TSR__REQUIRE(found, "%s: it has no self-attention", layer->who);
-    TSR__GIVE(tsr_heads, &((const tsr__attention *)found)->heads, out);
+    TSR__GIVE(tsr_heads, &found->heads, out);
     return TSR_OK;
 }

@@ -4,6 +4,7 @@
 #ifndef TSR_PARALLEL_LAYERS_SELF_ATTENTION_H
 #define TSR_PARALLEL_LAYERS_SELF_ATTENTION_H
 
+#include "parallel/internal.h"
 #include "parallel/layers/layer.h"
 #include "tessera/transformer.h"
 
@@ -34,8 +35,9 @@ typedef struct tsr__attention {
     float temperature; /* 0: none */
     int64_t temperature_length;
     float scale, softcap, norm_epsilon;
-    tsr_rope *rope;        /* NULL: no rotary embedding */
-    tsr_tensor *positions; /* i32: 0, 1, …; NULL until the first pass */
+    tsr_rope *rope;                  /* NULL: no rotary embedding */
+    tsr_tensor *positions;           /* i32: 0, 1, …; NULL until the first pass */
+    const tsr__documents *documents; /* of the rows of forward passes; NULL: rows are documents */
 } tsr__attention;
 
 extern const tsr__layer_type tsr__self_attention_type;
@@ -49,6 +51,14 @@ typedef struct tsr__qkv_heads {
     tsr_tensor *q, *k, *v;
     tsr_tensor *qk; /* the heads of q and k together */
 } tsr__qkv_heads;
+
+/* self_attention.c */
+
+/* Returns the self-attention of a layer: itself or one of its children, or NULL. */
+tsr__attention *tsr__attention_of(const tsr_layer *layer);
+/* Keeps the documents of a forward pass in `saved`. `documents` may be NULL. */
+tsr_status tsr__documents_keep(const tsr__documents *documents,
+                               tsr_layer_saved *saved) TSR_NODISCARD;
 
 /* self_attention_heads.c */
 

@@ -9,6 +9,7 @@
 #include "base/struct_size.h"
 #include "parallel/layers/layer.h"
 #include "parallel/layers/norm_layer.h"
+#include "parallel/layers/self_attention.h"
 #include "tessera/transformer.h"
 
 /* A residual branch: the indices of its children. */
@@ -156,6 +157,8 @@ static tsr_status block_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer
     block *b = (block *)layer;
     if (saved)
         saved->dropout = b->dropout;
+    if (saved && b->recompute)
+        TSR__TRY(tsr__documents_keep(tsr__attention_of(layer)->documents, saved));
     if (saved && b->recompute && b->has_experts)
         return forward_with_choice(b, x, saved, y);
     return branches_forward(b, &b->dropout, NULL, x, b->recompute ? NULL : saved, y);
@@ -244,7 +247,11 @@ static tsr_status block_recompute(block *b, const tsr_layer_saved *saved, const 
     tsr_tensor *y = NULL;
     TSR__TRY(tsr__layer_saved_new(&b->base, saved->x, &again));
     again->dropout = saved->dropout;
+    const tsr__documents documents = {saved->starts, saved->positions};
+    if (saved->starts)
+        tsr__layer_set_documents(&b->base, &documents);
     tsr_status status = branches_forward(b, &saved->dropout, NULL, saved->x, again, &y);
+    tsr__layer_set_documents(&b->base, NULL);
     tsr_tensor_destroy(&y);
     if (status == TSR_OK)
         status = branches_backward(b, again, dy, dx);

@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/struct_size.h"
+#include "parallel/internal.h"
 #include "parallel/layers/layer.h"
 
 typedef struct loss_call {
@@ -71,6 +72,28 @@ static tsr_status compute_loss(const loss_call *call, tsr__temps *temps)
                                     call->labels, stats, call->first, call->classes, call->scale);
 }
 
+static tsr_status run(const loss_call *call)
+{
+    tsr__temps temps = {.stream = tsr_group_stream(call->group)};
+    const tsr_status status = compute_loss(call, &temps);
+    tsr__temps_finish(&temps);
+    return status;
+}
+
+tsr_status tsr__vocabulary_cross_entropy(tsr_group *group, tsr_tensor *loss, tsr_tensor *dlogits,
+                                         const tsr_tensor *logits, const tsr_tensor *labels,
+                                         int64_t classes, int64_t first, float grad_scale)
+{
+    return run(&(loss_call){.group = group,
+                            .loss = loss,
+                            .dlogits = dlogits,
+                            .logits = logits,
+                            .labels = labels,
+                            .classes = classes,
+                            .first = first,
+                            .scale = grad_scale});
+}
+
 tsr_status tsr_vocabulary_cross_entropy(tsr_group *group, tsr_tensor *loss, tsr_tensor *dlogits,
                                         const tsr_tensor *logits, const tsr_tensor *labels,
                                         int64_t classes, const tsr_partition_params *partition,
@@ -91,8 +114,5 @@ tsr_status tsr_vocabulary_cross_entropy(tsr_group *group, tsr_tensor *loss, tsr_
                       .classes = classes,
                       .scale = grad_scale};
     TSR__TRY(find_classes(&call, partition));
-    tsr__temps temps = {.stream = tsr_group_stream(group)};
-    tsr_status status = compute_loss(&call, &temps);
-    tsr__temps_finish(&temps);
-    return status;
+    return run(&call);
 }
