@@ -28,6 +28,7 @@
 #include "tessera/pipeline.h"
 #include "tessera/planner.h"
 #include "tessera/quant.h"
+#include "tessera/recurrent.h"
 #include "tessera/rng.h"
 #include "tessera/rope.h"
 #include "tessera/sampler.h"

@@ -9,6 +9,7 @@
 #include "tessera/kv_cache.h"
 #include "tessera/moe.h"
 #include "tessera/ops.h"
+#include "tessera/recurrent.h"
 #include "tessera/rope.h"
 
 #define NOTHING(type, name, parameter)                                                             \
@@ -133,6 +134,20 @@ TSR__ABSENT(tsr_random_normal, tsr_stream *stream, tsr_tensor *y, float mean, fl
             const tsr_random_params *params)
 TSR__ABSENT(tsr_dropout, tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x, float p,
             const tsr_random_params *params)
+
+/* recurrent.h */
+TSR__ABSENT(tsr_causal_conv, tsr_stream *stream, tsr_tensor *y, tsr_tensor *new_state,
+            const tsr_tensor *x, const tsr_tensor *weight, const tsr_causal_conv_params *params)
+TSR__ABSENT(tsr_causal_conv_grad, tsr_stream *stream, const tsr_causal_conv_grads *grads,
+            const tsr_tensor *dy, const tsr_tensor *dnew_state, const tsr_tensor *x,
+            const tsr_tensor *weight, const tsr_causal_conv_params *params)
+TSR__ABSENT(tsr_delta_rule, tsr_stream *stream, tsr_tensor *y, tsr_tensor *new_state,
+            const tsr_tensor *q, const tsr_tensor *k, const tsr_tensor *v, const tsr_tensor *beta,
+            const tsr_tensor *g, const tsr_delta_rule_params *params)
+TSR__ABSENT(tsr_delta_rule_grad, tsr_stream *stream, const tsr_delta_rule_grads *grads,
+            const tsr_tensor *dy, const tsr_tensor *dnew_state, const tsr_tensor *q,
+            const tsr_tensor *k, const tsr_tensor *v, const tsr_tensor *beta, const tsr_tensor *g,
+            const tsr_delta_rule_params *params)
 
 /* moe.h */
 TSR__ABSENT(tsr_route, tsr_stream *stream, tsr_tensor *ids, tsr_tensor *weights,

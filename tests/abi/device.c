@@ -71,6 +71,17 @@ static void operations(void)
     tsr_route_params route = TSR_INIT(tsr_route_params);
     REFUSED(tsr_route_params, route, tsr_route(stream, y, a, b, &route));
     REFUSED_ALONE(tsr_matmul_grouped_params, tsr_matmul_grouped(stream, y, a, b, y, &given));
+    tsr_delta_rule_params rule = TSR_INIT(tsr_delta_rule_params);
+    REFUSED(tsr_delta_rule_params, rule, tsr_delta_rule(stream, y, NULL, a, a, a, a, a, &rule));
+    tsr_delta_rule_grads rule_grads = TSR_INIT(tsr_delta_rule_grads);
+    REFUSED(tsr_delta_rule_grads, rule_grads,
+            tsr_delta_rule_grad(stream, &rule_grads, y, NULL, a, a, a, a, a, &rule));
+    tsr_causal_conv_params convolution = TSR_INIT(tsr_causal_conv_params);
+    REFUSED(tsr_causal_conv_params, convolution,
+            tsr_causal_conv(stream, y, NULL, a, a, &convolution));
+    tsr_causal_conv_grads convolution_grads = TSR_INIT(tsr_causal_conv_grads);
+    REFUSED(tsr_causal_conv_grads, convolution_grads,
+            tsr_causal_conv_grad(stream, &convolution_grads, y, NULL, a, a, &convolution));
     tsr_rope *rope = NULL;
     REFUSED_ALONE(tsr_rope_params, tsr_rope_create(stream, &given, &rope));
     tsr_kernel *kernel = NULL;

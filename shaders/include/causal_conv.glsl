@@ -1,0 +1,29 @@
+// What the kernels of the causal convolution share. The including file declares the push constants
+// `p`, WORKGROUP, TAPS and X_DTYPE.
+#include "include/rows.glsl"
+#include "params/causal_conv.h"
+
+// The number of tokens of row b that count.
+uint conv_length(uint b)
+{
+    return (p.lengths.x | p.lengths.y) == 0u ? p.tokens
+                                             : uint(clamp(int(tsr_words(p.lengths).v[b]), 0, int(p.tokens)));
+}
+
+// The first token that token t of row b sees: −TAPS + 1, the oldest in the state, or, in packed
+// rows, the first one of its document.
+int conv_first(uint b, uint t)
+{
+    return (p.starts.x | p.starts.y) == 0u ? -int(TAPS)
+                                           : clamp(int(tsr_words(p.starts).v[b * p.tokens + t]), 0, int(t));
+}
+
+// Input t of row b, where the state has the inputs before 0.
+float conv_input(uint b, int t, uint c)
+{
+    if (t >= 0)
+        return tsr_load_float(tsr_at_mul(p.x, b * p.tokens + uint(t), p.x_stride * tsr_dtype_bytes(X_DTYPE)), c, X_DTYPE);
+    if ((p.state.x | p.state.y) == 0u)
+        return 0.0;
+    return tsr_floats(tsr_at_mul(p.state, b * p.channels + c, (TAPS - 1u) * 4u)).v[uint(t + int(TAPS) - 1)];
+}

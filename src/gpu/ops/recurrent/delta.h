@@ -1,0 +1,109 @@
+/* The gated delta rule: its operands, and its computation in chunks.
+ *
+ *     delta_call.c      checks of the operands
+ *     delta_rule.c      the recurrence token by token, or chunks
+ *     delta_chunks.c    chunks: scratch memory, products inside the chunks, the state from chunk to
+ *                       chunk
+ *     delta_gradient.c  the backward pass, always in chunks */
+#ifndef TSR_GPU_OPS_RECURRENT_DELTA_H
+#define TSR_GPU_OPS_RECURRENT_DELTA_H
+
+#include "gpu/ops/recurrent/tokens.h"
+#include "tessera/recurrent.h"
+
+/* A call's operands, checked. */
+typedef struct tsr__delta {
+    tsr__tokens tokens;
+    tsr_delta_rule_params params;
+    const tsr_tensor *q, *k, *v, *beta, *g;
+    uint32_t q_stride, k_stride, v_stride, beta_stride, g_stride;
+    int64_t key_heads, heads, key_dim, value_dim;
+    float scale;
+} tsr__delta;
+
+/* The specialization constants 0 to 5, which all kernels have. */
+enum { TSR__DELTA_SPEC = 6 };
+tsr__dispatch tsr__delta_dispatch(const tsr__delta *call, tsr__shader shader, uint32_t workgroup);
+
+/* Checks a state, or its gradient. NULL is allowed. */
+tsr_status tsr__delta_check_state(const tsr__delta *call, const char *name,
+                                  const tsr_tensor *state) TSR_NODISCARD;
+tsr_status tsr__delta_check_inputs(const char *op, tsr_stream *stream, const tsr_tensor *q,
+                                   const tsr_tensor *k, const tsr_tensor *v, const tsr_tensor *beta,
+                                   const tsr_tensor *g, const tsr_delta_rule_params *params,
+                                   tsr__delta *out) TSR_NODISCARD;
+/* Checks that an output overlaps no input, except that `same` may be the same view. */
+tsr_status tsr__delta_check_output(const tsr__delta *call, const char *name, const tsr_tensor *out,
+                                   const tsr_tensor *same) TSR_NODISCARD;
+
+/* Chunks ------------------------------------------------------------------------------------- */
+
+/* Arrays in scratch memory, whose rows shaders/params/delta.h describes. */
+typedef enum tsr__delta_array {
+    TSR__DELTA_DECAY,
+    TSR__DELTA_QUERIES, /* of key heads: normalised q · scale */
+    TSR__DELTA_KEYS,    /* of key heads: normalised k */
+    TSR__DELTA_Q_INVERSE,
+    TSR__DELTA_K_INVERSE, /* of key heads: what the rows were multiplied by to be normalised */
+    TSR__DELTA_VALUES,    /* beta · v */
+    TSR__DELTA_KEY_KEY,
+    TSR__DELTA_QUERY_KEY, /* of key heads: products of all pairs of tokens of a chunk */
+    TSR__DELTA_INVERSE,
+    TSR__DELTA_CARRIED,
+    TSR__DELTA_WEIGHTS, /* see delta_triangle.comp */
+    TSR__DELTA_U,
+    TSR__DELTA_W, /* inverse · values, carried · keys */
+    /* for the backward pass only */
+    TSR__DELTA_STATES, /* the state before each chunk, rows [chunks, heads, key_dim] */
+    TSR__DELTA_DELTAS,
+    TSR__DELTA_DSTATES, /* the gradient of the state after each chunk */
+    TSR__DELTA_DDELTAS,
+    TSR__DELTA_DY, /* dy in rows of chunks */
+    TSR__DELTA_DOTS,
+    TSR__DELTA_DR, /* inverseᵀ · ddeltas */
+    TSR__DELTA_X,
+    TSR__DELTA_Z,
+    TSR__DELTA_M, /* see delta_token_grad.comp */
+    TSR__DELTA_DWEIGHTS,
+    TSR__DELTA_DTRIANGLE, /* dy · deltasᵀ, dr · deltasᵀ */
+    TSR__DELTA_DQUERY_KEY,
+    TSR__DELTA_DKEY_KEY,
+    TSR__DELTA_PARTS,
+    TSR__DELTA_DQUERIES,
+    TSR__DELTA_DKEYS, /* of value heads */
+    TSR__DELTA_ARRAYS,
+    TSR__DELTA_FORWARD_ARRAYS = TSR__DELTA_STATES
+} tsr__delta_array;
+
+typedef struct tsr__delta_chunks {
+    const tsr__delta *call;
+    int64_t chunks; /* of a row */
+    uint32_t quads; /* a workgroup that goes from chunk to chunk has 4 · quads columns of a state */
+    int64_t blocks; /* of columns */
+    bool backward;
+    tsr_tensor *work;                     /* f32: all arrays */
+    uint32_t place[TSR__DELTA_ARRAYS];    /* in units of TSR_DELTA_UNIT bytes */
+    tsr_tensor *array[TSR__DELTA_ARRAYS]; /* views [batch · chunks, key heads, value heads of each
+                                             (or these two in the other order), rows, columns];
+                                             1 where all value heads of a key head share a row */
+} tsr__delta_chunks;
+
+/* Allocates the arrays. After an error there are none. */
+tsr_status tsr__delta_chunks_create(const tsr__delta *call, bool backward,
+                                    tsr__delta_chunks *out) TSR_NODISCARD;
+void tsr__delta_chunks_finish(tsr__delta_chunks *c);
+
+/* Records what is computed inside the chunks, and then the state from chunk to chunk. y and
+ * new_state may be NULL. If `backward` is set, the states and deltas are kept. Call it inside
+ * tsr__stream_atomic. */
+tsr_status tsr__delta_chunks_forward(const tsr__delta_chunks *c, const tsr_tensor *y,
+                                     uint32_t y_stride, const tsr_tensor *new_state) TSR_NODISCARD;
+/* Records out = a · b, or out += a · b, for all chunks. */
+tsr_status tsr__delta_product(const tsr__delta_chunks *c, tsr__delta_array out, tsr__delta_array a,
+                              bool transpose_a, tsr__delta_array b, bool transpose_b,
+                              bool accumulate) TSR_NODISCARD;
+/* The accesses of a dispatch to an array. */
+void tsr__delta_read(const tsr__delta_chunks *c, tsr__dispatch *dispatch, tsr__delta_array array);
+void tsr__delta_write(const tsr__delta_chunks *c, tsr__dispatch *dispatch, tsr__delta_array array);
+
+#endif

@@ -1,0 +1,318 @@
+/* The gated delta rule in chunks: scratch memory and the forward pass. */
+#include "base/checked.h"
+#include "gpu/device/device.h"
+#include "gpu/internal.h"
+#include "gpu/ops/recurrent/delta.h"
+#include "shaders/params/delta.h"
+#include "tensor/check.h"
+
+enum { CHUNK = TSR_DELTA_CHUNK, SCAN_WORKGROUP = 64, ROWS_WORKGROUP = 64, ROW_THREADS = 8 };
+
+/* Memory ------------------------------------------------------------------------------------- */
+
+/* The heads, rows and columns of an array. */
+typedef struct shape_of_array {
+    bool key_heads;
+    int64_t rows, columns;
+} shape_of_array;
+
+static shape_of_array shape_of(const tsr__delta_chunks *c, tsr__delta_array array)
+{
+    const int64_t key = c->call->key_dim, value = c->call->value_dim;
+    switch (array) {
+    case TSR__DELTA_DECAY:
+        return (shape_of_array){false, CHUNK, TSR_DELTA_DECAY_FLOATS};
+    case TSR__DELTA_QUERIES:
+    case TSR__DELTA_KEYS:
+        return (shape_of_array){true, CHUNK, key};
+    case TSR__DELTA_Q_INVERSE:
+    case TSR__DELTA_K_INVERSE:
+        return (shape_of_array){true, CHUNK, 1};
+    case TSR__DELTA_KEY_KEY:
+    case TSR__DELTA_QUERY_KEY:
+        return (shape_of_array){true, CHUNK, CHUNK};
+    case TSR__DELTA_VALUES:
+    case TSR__DELTA_U:
+    case TSR__DELTA_DELTAS:
+    case TSR__DELTA_DDELTAS:
+    case TSR__DELTA_DY:
+    case TSR__DELTA_DR:
+        return (shape_of_array){false, CHUNK, value};
+    case TSR__DELTA_STATES:
+    case TSR__DELTA_DSTATES:
+        return (shape_of_array){false, key, value};
+    case TSR__DELTA_DOTS:
+        return (shape_of_array){false, 1, c->blocks};
+    case TSR__DELTA_PARTS:
+        return (shape_of_array){false, CHUNK, 2};
+    case TSR__DELTA_W:
+    case TSR__DELTA_X:
+    case TSR__DELTA_Z:
+    case TSR__DELTA_M:
+    case TSR__DELTA_DQUERIES:
+    case TSR__DELTA_DKEYS:
+        return (shape_of_array){false, CHUNK, key};
+    case TSR__DELTA_INVERSE:
+    case TSR__DELTA_CARRIED:
+    case TSR__DELTA_WEIGHTS:
+    case TSR__DELTA_DWEIGHTS:
+    case TSR__DELTA_DTRIANGLE:
+    case TSR__DELTA_DQUERY_KEY:
+    case TSR__DELTA_DKEY_KEY:
+    case TSR__DELTA_ARRAYS:
+        break;
+    }
+    return (shape_of_array){false, CHUNK, CHUNK};
+}
+
+static tsr_layout layout_of(const tsr__delta_chunks *c, tsr__delta_array array)
+{
+    const tsr__delta *call = c->call;
+    const shape_of_array s = shape_of(c, array);
+    const int64_t shared = s.key_heads ? 1 : call->heads / call->key_heads;
+    tsr_layout layout = {.dtype = TSR_F32, .ndim = 5};
+    const bool tiled = call->params.tiled_heads;
+    const int64_t shape[5] = {call->tokens.batch * c->chunks, tiled ? shared : call->key_heads,
+                              tiled ? call->key_heads : shared, s.rows, s.columns};
+    int64_t stride = 1;
+    for (int d = 4; d >= 0; d--) {
+        layout.shape[d] = shape[d];
+        layout.strides[d] = stride;
+        stride *= shape[d];
+    }
+    return layout;
+}
+
+static tsr_status create_arrays(tsr__delta_chunks *c, int count)
+{
+    const int64_t unit = TSR_DELTA_UNIT / sizeof(float);
+    tsr_layout layout[TSR__DELTA_ARRAYS];
+    int64_t units = 0;
+    for (int i = 0; i < count; i++) {
+        layout[i] = layout_of(c, (tsr__delta_array)i);
+        layout[i].offset = units * unit;
+        c->place[i] = (uint32_t)units;
+        units += (tsr_layout_count(&layout[i]) + unit - 1) / unit;
+        TSR__REQUIRE(units <= UINT32_MAX,
+                     "%s: %lld rows of %lld tokens need more than 1 TiB of scratch memory",
+                     c->call->tokens.op, (long long)c->call->tokens.batch,
+                     (long long)c->call->tokens.tokens);
+    }
+    const int64_t floats = units * unit;
+    TSR__TRY(tsr_tensor_create(tsr_stream_device(c->call->tokens.stream), TSR_F32, 1, &floats,
+                               &c->work));
+    for (int i = 0; i < count; i++)
+        TSR__TRY(tsr_tensor_view(c->work, &layout[i], &c->array[i]));
+    return TSR_OK;
+}
+
+tsr_status tsr__delta_chunks_create(const tsr__delta *call, bool backward, tsr__delta_chunks *out)
+{
+    /* The shared memory of delta_scan_grad.comp, with four quads. */
+    const uint64_t shared =
+        16 * 4 * ((uint64_t)call->key_dim + 2 * CHUNK) + 4 * (uint64_t)SCAN_WORKGROUP;
+    const tsr_device *device = tsr_stream_device(call->tokens.stream);
+    *out = (tsr__delta_chunks){.call = call, .backward = backward};
+    out->chunks = (call->tokens.tokens + CHUNK - 1) / CHUNK;
+    out->quads = shared <= device->info.max_shared_memory_bytes ? 4 : 2;
+    out->blocks = (call->value_dim + 4 * out->quads - 1) / (4 * out->quads);
+    const tsr_status status =
+        create_arrays(out, backward ? TSR__DELTA_ARRAYS : TSR__DELTA_FORWARD_ARRAYS);
+    if (status != TSR_OK)
+        tsr__delta_chunks_finish(out);
+    return status;
+}
+
+void tsr__delta_chunks_finish(tsr__delta_chunks *c)
+{
+    for (int i = 0; i < TSR__DELTA_ARRAYS; i++)
+        tsr_tensor_destroy(&c->array[i]);
+    tsr_tensor_destroy(&c->work);
+}
+
+void tsr__delta_read(const tsr__delta_chunks *c, tsr__dispatch *dispatch, tsr__delta_array array)
+{
+    tsr__tokens_read(dispatch, c->array[array]);
+}
+
+void tsr__delta_write(const tsr__delta_chunks *c, tsr__dispatch *dispatch, tsr__delta_array array)
+{
+    tsr__tokens_write(dispatch, c->array[array]);
+}
+
+tsr_status tsr__delta_product(const tsr__delta_chunks *c, tsr__delta_array out, tsr__delta_array a,
+                              bool transpose_a, tsr__delta_array b, bool transpose_b,
+                              bool accumulate)
+{
+    return tsr_matmul(c->call->tokens.stream, c->array[out], c->array[a], c->array[b],
+                      tsr_matmul_params(.transpose_a = transpose_a, .transpose_b = transpose_b,
+                                        .accumulate = accumulate));
+}
+
+/* Inside the chunks -------------------------------------------------------------------------- */
+
+static tsr_status run_decay(const tsr__delta_chunks *c)
+{
+    const tsr__delta *call = c->call;
+    const struct tsr_delta_decay_push push = {
+        .beta = tsr__tokens_address(call->beta),
+        .g = tsr__tokens_address(call->g),
+        .lengths = tsr__tokens_address(call->params.lengths),
+        .starts = tsr__tokens_address(call->params.starts),
+        .work = tsr__tokens_address(c->work),
+        .batch = (uint32_t)call->tokens.batch,
+        .tokens = (uint32_t)call->tokens.tokens,
+        .chunks = (uint32_t)c->chunks,
+        .beta_stride = call->beta_stride,
+        .g_stride = call->g_stride,
+        .decay = c->place[TSR__DELTA_DECAY],
+    };
+    tsr__dispatch d = tsr__delta_dispatch(call, TSR__SHADER_DELTA_DECAY, ROWS_WORKGROUP);
+    d.push = &push;
+    d.push_bytes = sizeof push;
+    tsr__groups_for((uint64_t)(call->tokens.batch * c->chunks * call->heads), ROWS_WORKGROUP,
+                    d.groups);
+    tsr__tokens_read(&d, call->beta);
+    tsr__tokens_read(&d, call->g);
+    tsr__tokens_read(&d, call->params.lengths);
+    tsr__tokens_read(&d, call->params.starts);
+    tsr__delta_write(c, &d, TSR__DELTA_DECAY);
+    return tsr__stream_dispatch(call->tokens.stream, &d);
+}
+
+/* Copies q, k or v into rows of chunks. `inverse` is unused for v. */
+static tsr_status run_rows(const tsr__delta_chunks *c, const tsr_tensor *x, uint32_t stride,
+                           tsr__delta_array rows, tsr__delta_array inverse, float factor)
+{
+    const tsr__delta *call = c->call;
+    const bool is_value = rows == TSR__DELTA_VALUES,
+               normalise = !is_value && call->params.norm_epsilon > 0;
+    const struct tsr_delta_rows_push push = {
+        .x = tsr__tokens_address(x),
+        .lengths = tsr__tokens_address(call->params.lengths),
+        .work = tsr__tokens_address(c->work),
+        .batch = (uint32_t)call->tokens.batch,
+        .tokens = (uint32_t)call->tokens.tokens,
+        .chunks = (uint32_t)c->chunks,
+        .stride = stride,
+        .rows = c->place[rows],
+        .inverse = c->place[inverse],
+        .decay = c->place[TSR__DELTA_DECAY],
+        .factor = factor,
+        .epsilon = call->params.norm_epsilon,
+    };
+    tsr__dispatch d = tsr__delta_dispatch(call, TSR__SHADER_DELTA_ROWS, ROWS_WORKGROUP);
+    d.spec[d.spec_count++] = (uint32_t)x->layout.dtype;
+    d.spec[d.spec_count++] = normalise;
+    d.spec[d.spec_count++] = is_value;
+    d.push = &push;
+    d.push_bytes = sizeof push;
+    const int64_t heads = is_value ? call->heads : call->key_heads;
+    tsr__groups_for((uint64_t)(call->tokens.batch * c->chunks * heads * CHUNK),
+                    ROWS_WORKGROUP / ROW_THREADS, d.groups);
+    tsr__tokens_read(&d, x);
+    tsr__tokens_read(&d, call->params.lengths);
+    if (is_value)
+        tsr__delta_read(c, &d, TSR__DELTA_DECAY);
+    tsr__delta_write(c, &d, rows);
+    if (normalise)
+        tsr__delta_write(c, &d, inverse);
+    return tsr__stream_dispatch(call->tokens.stream, &d);
+}
+
+static tsr_status run_triangle(const tsr__delta_chunks *c)
+{
+    const tsr__delta *call = c->call;
+    const int64_t count = call->tokens.batch * c->chunks;
+    const struct tsr_delta_triangle_push push = {
+        .work = tsr__tokens_address(c->work),
+        .count = (uint32_t)count,
+        .decay = c->place[TSR__DELTA_DECAY],
+        .key_key = c->place[TSR__DELTA_KEY_KEY],
+        .query_key = c->place[TSR__DELTA_QUERY_KEY],
+        .inverse = c->place[TSR__DELTA_INVERSE],
+        .carried = c->place[TSR__DELTA_CARRIED],
+        .weights = c->place[TSR__DELTA_WEIGHTS],
+    };
+    tsr__dispatch d = tsr__delta_dispatch(call, TSR__SHADER_DELTA_TRIANGLE, CHUNK);
+    d.push = &push;
+    d.push_bytes = sizeof push;
+    d.work = (double)(count * call->heads) * CHUNK * CHUNK * CHUNK / 6;
+    tsr__groups_for((uint64_t)(count * call->heads), 1, d.groups);
+    tsr__delta_read(c, &d, TSR__DELTA_DECAY);
+    tsr__delta_read(c, &d, TSR__DELTA_KEY_KEY);
+    tsr__delta_read(c, &d, TSR__DELTA_QUERY_KEY);
+    tsr__delta_write(c, &d, TSR__DELTA_INVERSE);
+    tsr__delta_write(c, &d, TSR__DELTA_CARRIED);
+    tsr__delta_write(c, &d, TSR__DELTA_WEIGHTS);
+    return tsr__stream_dispatch(call->tokens.stream, &d);
+}
+
+/* From chunk to chunk ------------------------------------------------------------------------ */
+
+static tsr_status run_scan(const tsr__delta_chunks *c, const tsr_tensor *y, uint32_t y_stride,
+                           const tsr_tensor *new_state)
+{
+    const tsr__delta *call = c->call;
+    const struct tsr_delta_scan_push push = {
+        .work = tsr__tokens_address(c->work),
+        .y = tsr__tokens_address(y),
+        .state = tsr__tokens_address(call->params.state),
+        .new_state = tsr__tokens_address(new_state),
+        .batch = (uint32_t)call->tokens.batch,
+        .tokens = (uint32_t)call->tokens.tokens,
+        .chunks = (uint32_t)c->chunks,
+        .y_stride = y_stride,
+        .decay = c->place[TSR__DELTA_DECAY],
+        .queries = c->place[TSR__DELTA_QUERIES],
+        .keys = c->place[TSR__DELTA_KEYS],
+        .weights = c->place[TSR__DELTA_WEIGHTS],
+        .u = c->place[TSR__DELTA_U],
+        .w = c->place[TSR__DELTA_W],
+        .states = c->backward ? c->place[TSR__DELTA_STATES] : TSR_DELTA_NOT_KEPT,
+        .deltas = c->backward ? c->place[TSR__DELTA_DELTAS] : TSR_DELTA_NOT_KEPT,
+    };
+    tsr__dispatch d = tsr__delta_dispatch(call, TSR__SHADER_DELTA_SCAN, SCAN_WORKGROUP);
+    d.spec[d.spec_count++] = SCAN_WORKGROUP;
+    d.spec[d.spec_count++] = c->quads;
+    d.spec[d.spec_count++] = (uint32_t)(y ? y->layout.dtype : TSR_F32);
+    d.push = &push;
+    d.push_bytes = sizeof push;
+    d.work = (double)(call->tokens.batch * c->chunks * call->heads) * CHUNK *
+             (double)call->value_dim * (3.0 * (double)call->key_dim + CHUNK);
+    d.multiply_adds = d.work;
+    tsr__groups_for((uint64_t)(call->tokens.batch * call->heads * c->blocks), 1, d.groups);
+    static const tsr__delta_array read[] = {TSR__DELTA_DECAY,   TSR__DELTA_QUERIES, TSR__DELTA_KEYS,
+                                            TSR__DELTA_WEIGHTS, TSR__DELTA_U,       TSR__DELTA_W};
+    for (size_t i = 0; i < sizeof read / sizeof *read; i++)
+        tsr__delta_read(c, &d, read[i]);
+    tsr__tokens_read(&d, call->params.state);
+    tsr__tokens_write(&d, y);
+    tsr__tokens_write(&d, new_state);
+    if (c->backward) {
+        tsr__delta_write(c, &d, TSR__DELTA_STATES);
+        tsr__delta_write(c, &d, TSR__DELTA_DELTAS);
+    }
+    return tsr__stream_dispatch(call->tokens.stream, &d);
+}
+
+tsr_status tsr__delta_chunks_forward(const tsr__delta_chunks *c, const tsr_tensor *y,
+                                     uint32_t y_stride, const tsr_tensor *new_state)
+{
+    const tsr__delta *call = c->call;
+    TSR__TRY(run_decay(c));
+    TSR__TRY(run_rows(c, call->q, call->q_stride, TSR__DELTA_QUERIES, TSR__DELTA_Q_INVERSE,
+                      call->scale));
+    TSR__TRY(run_rows(c, call->k, call->k_stride, TSR__DELTA_KEYS, TSR__DELTA_K_INVERSE, 1));
+    TSR__TRY(run_rows(c, call->v, call->v_stride, TSR__DELTA_VALUES, TSR__DELTA_VALUES, 1));
+    TSR__TRY(tsr__delta_product(c, TSR__DELTA_KEY_KEY, TSR__DELTA_KEYS, false, TSR__DELTA_KEYS,
+                                true, false));
+    TSR__TRY(tsr__delta_product(c, TSR__DELTA_QUERY_KEY, TSR__DELTA_QUERIES, false, TSR__DELTA_KEYS,
+                                true, false));
+    TSR__TRY(run_triangle(c));
+    TSR__TRY(tsr__delta_product(c, TSR__DELTA_U, TSR__DELTA_INVERSE, false, TSR__DELTA_VALUES,
+                                false, false));
+    TSR__TRY(tsr__delta_product(c, TSR__DELTA_W, TSR__DELTA_CARRIED, false, TSR__DELTA_KEYS, false,
+                                false));
+    return run_scan(c, y, y_stride, new_state);
+}

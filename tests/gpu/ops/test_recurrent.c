@@ -1,0 +1,636 @@
+/* The causal convolution and the gated delta rule: PyTorch's results in tests/data, sequences of
+ * different lengths, packed documents, and states that are continued. */
+#include <math.h>
+
+#include "support/golden.h"
+#include "support/golden_tensor.h"
+#include "support/gpu.h"
+#include "support/struct_sizes.h"
+
+#define OUTPUT_ERROR 1e-5
+#define GRADIENT_ERROR 1e-4
+
+static double *doubles(int64_t count)
+{
+    double *values = calloc((size_t)count + 1, sizeof *values);
+    ck_assert_ptr_nonnull(values);
+    return values;
+}
+
+static tsr_tensor *uploaded(tsr_dtype dtype, int ndim, const int64_t *shape, const double *values)
+{
+    tsr_tensor *tensor = gpu_new(dtype, ndim, shape);
+    gpu_put(tensor, values);
+    return tensor;
+}
+
+static tsr_tensor *poisoned(tsr_dtype dtype, int ndim, const int64_t *shape)
+{
+    tsr_tensor *tensor = gpu_new(dtype, ndim, shape);
+    gpu_poison(tensor);
+    return tensor;
+}
+
+static void destroy(int count, tsr_tensor **tensors)
+{
+    for (int i = 0; i < count; i++)
+        tsr_tensor_destroy(&tensors[i]);
+}
+
+/* Golden files ------------------------------------------------------------------------------- */
+
+/* A tensor of a case as [1, …]; NULL if the case lacks it. A state may be in bytes. */
+static tsr_tensor *input_of(const json_t *one, const char *name)
+{
+    char bytes[32];
+    snprintf(bytes, sizeof bytes, "%s_u8", name);
+    const bool packed = json_object_get(one, bytes) != NULL;
+    if (!packed && !json_object_get(one, name))
+        return NULL;
+    golden_tensor golden = golden_tensor_load(one, packed ? bytes : name);
+    int64_t shape[8] = {1};
+    for (int d = 0; d < golden.ndim; d++)
+        shape[d + 1] = golden.shape[d];
+    for (int64_t i = 0; packed && i < golden.count; i++)
+        golden.values[i] = (golden.values[i] - 128) / 64;
+    tsr_tensor *tensor = uploaded(TSR_F32, golden.ndim + 1, shape, golden.values);
+    golden_tensor_free(&golden);
+    return tensor;
+}
+
+/* Compares a result with the file: the largest error must be at most `bound` of the largest value.
+ * Large states are given by samples of each head. */
+static void check_output(const json_t *one, const char *name, tsr_tensor *result, double bound)
+{
+    const json_t *member = golden_member(one, name);
+    const bool sampled = json_object_get(member, "values") != NULL;
+    golden_tensor want =
+        sampled ? golden_tensor_load(member, "values") : golden_tensor_load(one, name);
+    const int64_t count = tsr_layout_count(tsr_tensor_layout(result)),
+                  heads = sampled ? want.shape[0] : 1, samples = want.count / heads,
+                  size = count / heads;
+    double *got = doubles(count), most = 0, error = 0;
+    gpu_get(result, got);
+    ck_assert(sampled || want.count == count);
+    for (int64_t i = 0; i < want.count; i++) {
+        const int64_t at =
+            !sampled
+                ? i
+                : i / samples * size + (samples > 1 ? i % samples * (size - 1) / (samples - 1) : 0);
+        ck_assert(isfinite(got[at]));
+        most = fmax(most, fabs(want.values[i]));
+        error = fmax(error, fabs(got[at] - want.values[i]));
+    }
+    ck_assert_msg(error <= bound * most, "%s, %s: error %g of %g", golden_text(one, "name"), name,
+                  error, most);
+    free(got);
+    golden_tensor_free(&want);
+}
+
+static tsr_tensor *like(const tsr_tensor *tensor)
+{
+    if (!tensor)
+        return NULL;
+    const tsr_layout *l = tsr_tensor_layout(tensor);
+    return poisoned(l->dtype, l->ndim, l->shape);
+}
+
+/* Removes the first dimension, which has size 1. */
+static tsr_tensor *one_row(tsr_tensor **tensor)
+{
+    tsr_tensor *row = NULL;
+    if (*tensor)
+        GPU_OK(tsr_tensor_select(*tensor, 0, 0, &row));
+    tsr_tensor_destroy(tensor);
+    return row;
+}
+
+static void check_convolution(const json_t *one)
+{
+    tsr_tensor *x = input_of(one, "x"), *weight = input_of(one, "w"), *bias = input_of(one, "bias"),
+               *state = input_of(one, "state"), *dy = input_of(one, "dy"),
+               *dnew = input_of(one, "dstate_new");
+    weight = one_row(&weight);
+    bias = one_row(&bias);
+    tsr_tensor *y = like(x), *new_state = like(dnew), *dx = like(x), *dweight = like(weight),
+               *dbias = like(bias), *dstate = like(state);
+    const tsr_causal_conv_params params = {
+        .struct_size = sizeof params, .bias = bias, .state = state, .silu = true};
+    GPU_OK(tsr_causal_conv(queue, y, new_state, x, weight, &params));
+    check_output(one, "y", y, OUTPUT_ERROR);
+    check_output(one, "state_new", new_state, 0);
+    GPU_OK(tsr_causal_conv_grad(
+        queue,
+        tsr_causal_conv_grads(.dx = dx, .dweight = dweight, .dbias = dbias, .dstate = dstate), dy,
+        dnew, x, weight, &params));
+    check_output(one, "dx", dx, GRADIENT_ERROR);
+    check_output(one, "dw", dweight, GRADIENT_ERROR);
+    if (bias)
+        check_output(one, "dbias", dbias, GRADIENT_ERROR);
+    if (state)
+        check_output(one, "dstate", dstate, GRADIENT_ERROR);
+    tsr_tensor *all[] = {x, weight, bias,      state, dy,      dnew,
+                         y, dx,     new_state, dbias, dweight, dstate};
+    destroy(12, all);
+}
+
+START_TEST(golden_convolutions)
+{
+    json_t *file = golden_load("causal_conv"), *one;
+    size_t i;
+    json_array_foreach(golden_list(file, "cases"), i, one) check_convolution(one);
+    json_decref(file);
+}
+END_TEST
+
+static void check_delta(const json_t *one)
+{
+    static const int64_t steps[] = {1 << 20, TSR_DELTA_CHUNKS};
+    tsr_tensor *q = input_of(one, "q"), *k = input_of(one, "k"), *v = input_of(one, "v"),
+               *beta = input_of(one, "beta"), *g = input_of(one, "g"), *state = input_of(one, "S0"),
+               *dy = input_of(one, "dy"), *dnew = input_of(one, "dS");
+    const tsr_layout *shape = tsr_tensor_layout(v);
+    const int64_t states[] = {1, shape->shape[2], tsr_tensor_layout(q)->shape[3], shape->shape[3]};
+    tsr_delta_rule_params params = {
+        .struct_size = sizeof params,
+        .state = state,
+        .norm_epsilon = json_is_true(golden_member(one, "qk_l2norm")) ? 1e-6F : 0,
+        .scale = strtof(golden_text(one, "scale"), NULL),
+        .tiled_heads = strcmp(golden_text(one, "head_map"), "tiled") == 0,
+    };
+    for (int i = 0; i < 2; i++) {
+        tsr_tensor *y = like(v), *new_state = poisoned(TSR_F32, 4, states);
+        params.recurrent_tokens = steps[i];
+        GPU_OK(tsr_delta_rule(queue, y, new_state, q, k, v, beta, g, &params));
+        check_output(one, "y", y, OUTPUT_ERROR);
+        check_output(one, "S", new_state, OUTPUT_ERROR);
+        destroy(2, (tsr_tensor *[]){y, new_state});
+    }
+    tsr_tensor *dq = like(q), *dk = like(k), *dv = like(v), *dbeta = like(beta), *dg = like(g),
+               *dstate = like(state);
+    GPU_OK(tsr_delta_rule_grad(queue,
+                               tsr_delta_rule_grads(.dq = dq, .dk = dk, .dv = dv, .dbeta = dbeta,
+                                                    .dg = dg, .dstate = dstate),
+                               dy, dnew, q, k, v, beta, g, &params));
+    check_output(one, "dq", dq, GRADIENT_ERROR);
+    check_output(one, "dk", dk, GRADIENT_ERROR);
+    check_output(one, "dv", dv, GRADIENT_ERROR);
+    check_output(one, "dbeta", dbeta, GRADIENT_ERROR);
+    check_output(one, "dg", dg, GRADIENT_ERROR);
+    if (state)
+        check_output(one, "dS0", dstate, GRADIENT_ERROR);
+    tsr_tensor *all[] = {q, k, v, beta, g, state, dy, dnew, dq, dk, dv, dbeta, dg, dstate};
+    destroy(14, all);
+}
+
+START_TEST(golden_deltas)
+{
+    json_t *file = golden_load("gated_delta"), *one;
+    size_t i;
+    json_array_foreach(golden_list(file, "cases"), i, one) check_delta(one);
+    json_decref(file);
+}
+END_TEST
+
+/* Batches ------------------------------------------------------------------------------------ */
+
+enum { BATCH = 3, TOKENS = 140, KEY_HEADS = 2, HEADS = 4, KEY = 8, VALUE = 12, TAPS = 4 };
+enum { CHANNELS = 2 * KEY_HEADS * KEY + HEADS * VALUE };
+
+/* Random operands: q, k and v are views of one tensor [BATCH, TOKENS, CHANNELS] of `dtype`. */
+typedef struct operands {
+    tsr_tensor *mixed, *q, *k, *v, *beta, *g, *state;
+} operands;
+
+static tsr_tensor *random_tensor(gpu_random *random, tsr_dtype dtype, int ndim,
+                                 const int64_t *shape, double centre, double spread)
+{
+    int64_t count = 1;
+    for (int d = 0; d < ndim; d++)
+        count *= shape[d];
+    double *values = doubles(count);
+    for (int64_t i = 0; i < count; i++)
+        values[i] = centre + spread * gpu_random_unit(random);
+    tsr_tensor *tensor = uploaded(dtype, ndim, shape, values);
+    free(values);
+    return tensor;
+}
+
+/* A view [batch, tokens, heads, dim] of channels of `mixed`. */
+static tsr_tensor *heads_of(const tsr_tensor *mixed, int64_t first, int64_t heads, int64_t dim)
+{
+    tsr_tensor *slice = NULL, *view = NULL;
+    const tsr_layout *l = tsr_tensor_layout(mixed);
+    GPU_OK(tsr_tensor_slice(mixed, 2, first, first + heads * dim, 1, &slice));
+    GPU_OK(tsr_tensor_reshape(slice, 4, (int64_t[]){l->shape[0], l->shape[1], heads, dim}, &view));
+    tsr_tensor_destroy(&slice);
+    return view;
+}
+
+static operands operands_of(tsr_tensor *mixed, tsr_tensor *beta, tsr_tensor *g, tsr_tensor *state)
+{
+    return (operands){mixed,
+                      heads_of(mixed, 0, KEY_HEADS, KEY),
+                      heads_of(mixed, KEY_HEADS * KEY, KEY_HEADS, KEY),
+                      heads_of(mixed, 2 * KEY_HEADS * KEY, HEADS, VALUE),
+                      beta,
+                      g,
+                      state};
+}
+
+static operands random_operands(gpu_random *random, tsr_dtype dtype)
+{
+    const int64_t mixed[] = {BATCH, TOKENS, CHANNELS}, heads[] = {BATCH, TOKENS, HEADS},
+                  state[] = {BATCH, HEADS, KEY, VALUE};
+    return operands_of(random_tensor(random, dtype, 3, mixed, 0, 1),
+                       random_tensor(random, TSR_F32, 3, heads, 0.5, 0.5),
+                       random_tensor(random, TSR_F32, 3, heads, -0.3, 0.3),
+                       random_tensor(random, TSR_F32, 4, state, 0, 1));
+}
+
+static void operands_destroy(operands *o)
+{
+    tsr_tensor *all[] = {o->q, o->k, o->v, o->mixed, o->beta, o->g, o->state};
+    destroy(7, all);
+}
+
+/* Rows `row` of the operands, tokens first … first + count − 1, as a batch of one. */
+static tsr_tensor *part_of(const tsr_tensor *tensor, int64_t row, int64_t first, int64_t count)
+{
+    tsr_tensor *rows = NULL, *part = NULL, *copy;
+    GPU_OK(tsr_tensor_slice(tensor, 0, row, row + 1, 1, &rows));
+    GPU_OK(tsr_tensor_slice(rows, 1, first, first + count, 1, &part));
+    const tsr_layout *l = tsr_tensor_layout(part);
+    copy = gpu_new(l->dtype, l->ndim, l->shape);
+    GPU_OK(tsr_copy(queue, copy, part));
+    destroy(2, (tsr_tensor *[]){rows, part});
+    return copy;
+}
+
+static operands part_of_operands(const operands *o, int64_t row, int64_t first, int64_t count,
+                                 bool state)
+{
+    return operands_of(part_of(o->mixed, row, first, count), part_of(o->beta, row, first, count),
+                       part_of(o->g, row, first, count),
+                       state ? part_of(o->state, row, 0, HEADS) : NULL);
+}
+
+typedef struct results {
+    tsr_tensor *y, *new_state, *dmixed, *dbeta, *dg;
+} results;
+
+/* Runs the rule, or the convolution before it, in both directions, with y as its own gradient. */
+static results run(const operands *o, const tsr_tensor *lengths, const tsr_tensor *starts,
+                   int64_t recurrent_tokens)
+{
+    const tsr_layout *l = tsr_tensor_layout(o->v);
+    const int64_t state[] = {l->shape[0], HEADS, KEY, VALUE};
+    results r = {.y = poisoned(TSR_F32, 4, l->shape),
+                 .new_state = poisoned(TSR_F32, 4, state),
+                 .dmixed = like(o->mixed),
+                 .dbeta = like(o->beta),
+                 .dg = like(o->g)};
+    operands d = operands_of(r.dmixed, r.dbeta, r.dg, NULL);
+    const tsr_delta_rule_params params = {.struct_size = sizeof params,
+                                          .state = o->state,
+                                          .lengths = lengths,
+                                          .starts = starts,
+                                          .norm_epsilon = 1e-6F,
+                                          .recurrent_tokens = recurrent_tokens};
+    GPU_OK(tsr_delta_rule(queue, r.y, r.new_state, o->q, o->k, o->v, o->beta, o->g, &params));
+    GPU_OK(tsr_delta_rule_grad(
+        queue, tsr_delta_rule_grads(.dq = d.q, .dk = d.k, .dv = d.v, .dbeta = d.beta, .dg = d.g),
+        r.y, r.new_state, o->q, o->k, o->v, o->beta, o->g, &params));
+    destroy(3, (tsr_tensor *[]){d.q, d.k, d.v});
+    return r;
+}
+
+static void results_destroy(results *r)
+{
+    tsr_tensor *all[] = {r->y, r->new_state, r->dmixed, r->dbeta, r->dg};
+    destroy(5, all);
+}
+
+/* Compares tokens first … of row `row` of `whole` with those of `alone`, a batch of one. */
+static void compare(const char *what, const tsr_tensor *whole, int64_t row, int64_t first,
+                    tsr_tensor *alone, double bound)
+{
+    const tsr_layout *l = tsr_tensor_layout(alone);
+    const int64_t count = tsr_layout_count(l);
+    tsr_tensor *part = part_of(whole, row, first, l->shape[1]);
+    double *got = doubles(count), *want = doubles(count), most = 0;
+    gpu_get(part, got);
+    gpu_get(alone, want);
+    for (int64_t i = 0; i < count; i++)
+        most = fmax(most, fabs(want[i]));
+    for (int64_t i = 0; i < count; i++)
+        ck_assert_msg(fabs(got[i] - want[i]) <= bound * most, "%s, row %d: %g and %g", what,
+                      (int)row, got[i], want[i]);
+    tsr_tensor_destroy(&part);
+    free(got);
+    free(want);
+}
+
+static void compare_results(const results *whole, int64_t row, int64_t first, const results *alone,
+                            double bound)
+{
+    compare("y", whole->y, row, first, alone->y, bound);
+    compare("dmixed", whole->dmixed, row, first, alone->dmixed, bound);
+    compare("dbeta", whole->dbeta, row, first, alone->dbeta, bound);
+    compare("dg", whole->dg, row, first, alone->dg, bound);
+}
+
+static void check_zero(const tsr_tensor *whole, int64_t row, int64_t first, int64_t count)
+{
+    tsr_tensor *part = part_of(whole, row, first, count);
+    const int64_t all = tsr_layout_count(tsr_tensor_layout(part));
+    double *values = doubles(all);
+    gpu_get(part, values);
+    for (int64_t i = 0; i < all; i++)
+        ck_assert_double_eq(values[i], 0);
+    tsr_tensor_destroy(&part);
+    free(values);
+}
+
+/* Replaces tokens from `first` on by NaN. */
+static void spoil(tsr_tensor *tensor, int64_t row, int64_t first)
+{
+    tsr_tensor *rows = NULL, *rest = NULL;
+    GPU_OK(tsr_tensor_slice(tensor, 0, row, row + 1, 1, &rows));
+    GPU_OK(tsr_tensor_slice(rows, 1, first, TSR_END, 1, &rest));
+    GPU_OK(tsr_fill(queue, rest, NAN));
+    destroy(2, (tsr_tensor *[]){rows, rest});
+}
+
+static const int64_t both_forms[] = {1 << 20, TSR_DELTA_CHUNKS};
+
+/* A batch of sequences of different lengths gives what each gives alone; what follows the end of a
+ * sequence may be NaN. */
+START_TEST(lengths_in_a_batch)
+{
+    static const double given[BATCH] = {TOKENS, 0, 77};
+    gpu_random random = {11};
+    operands o = random_operands(&random, TSR_F32);
+    tsr_tensor *lengths = uploaded(TSR_I32, 1, (int64_t[]){BATCH}, given);
+    for (int64_t b = 0; b < BATCH; b++)
+        if (given[b] < TOKENS) {
+            spoil(o.mixed, b, (int64_t)given[b]);
+            spoil(o.beta, b, (int64_t)given[b]);
+            spoil(o.g, b, (int64_t)given[b]);
+        }
+    results whole = run(&o, lengths, NULL, both_forms[_i]);
+    for (int64_t b = 0; b < BATCH; b++) {
+        const int64_t length = (int64_t)given[b];
+        check_zero(whole.y, b, length, TOKENS - length);
+        check_zero(whole.dmixed, b, length, TOKENS - length);
+        check_zero(whole.dbeta, b, length, TOKENS - length);
+        check_zero(whole.dg, b, length, TOKENS - length);
+        if (length == 0) {
+            tsr_tensor *old = part_of(o.state, b, 0, HEADS);
+            compare("state", whole.new_state, b, 0, old, 0);
+            tsr_tensor_destroy(&old);
+            continue;
+        }
+        operands own = part_of_operands(&o, b, 0, length, true);
+        results alone = run(&own, NULL, NULL, both_forms[_i]);
+        compare_results(&whole, b, 0, &alone, 1e-6);
+        compare("state", whole.new_state, b, 0, alone.new_state, 1e-6);
+        results_destroy(&alone);
+        operands_destroy(&own);
+    }
+    results_destroy(&whole);
+    operands_destroy(&o);
+    tsr_tensor_destroy(&lengths);
+}
+END_TEST
+
+/* Documents in a row give what each gives alone. */
+START_TEST(packed_documents)
+{
+    static const int64_t documents[BATCH][5] = {
+        {0, 1, 64, 70, TOKENS}, {0, 100, 128, TOKENS}, {0, TOKENS}};
+    gpu_random random = {12};
+    operands o = random_operands(&random, TSR_F32);
+    tsr_tensor_destroy(&o.state);
+    double *values = doubles(BATCH * TOKENS);
+    for (int64_t b = 0; b < BATCH; b++)
+        for (int64_t t = 0, n = 0; t < TOKENS; t++) {
+            n += t == documents[b][n + 1];
+            values[b * TOKENS + t] = (double)documents[b][n];
+        }
+    tsr_tensor *starts = uploaded(TSR_I32, 2, (int64_t[]){BATCH, TOKENS}, values);
+    results whole = run(&o, NULL, starts, both_forms[_i]);
+    for (int64_t b = 0; b < BATCH; b++)
+        for (int n = 0; documents[b][n] < TOKENS; n++) {
+            const int64_t first = documents[b][n], end = documents[b][n + 1];
+            operands own = part_of_operands(&o, b, first, end - first, false);
+            results alone = run(&own, NULL, NULL, both_forms[_i]);
+            if (end == TOKENS) {
+                compare_results(&whole, b, first, &alone, 1e-5);
+                compare("state", whole.new_state, b, 0, alone.new_state, 1e-5);
+            } else {
+                compare("y", whole.y, b, first, alone.y, 1e-5); /* only the last has dnew_state */
+            }
+            results_destroy(&alone);
+            operands_destroy(&own);
+        }
+    results_destroy(&whole);
+    operands_destroy(&o);
+    tsr_tensor_destroy(&starts);
+    free(values);
+}
+END_TEST
+
+/* A sequence in pieces, whose state is changed in place, gives what it gives at once. */
+START_TEST(pieces)
+{
+    static const int64_t ends[] = {1, 5, 69, 139, TOKENS};
+    gpu_random random = {13};
+    operands o = random_operands(&random, TSR_F16);
+    results whole = run(&o, NULL, NULL, 0);
+    tsr_tensor *state = part_of(o.state, 2, 0, HEADS);
+    for (int64_t i = 0, first = 0; i < 5; first = ends[i++]) {
+        operands own = part_of_operands(&o, 2, first, ends[i] - first, false);
+        tsr_tensor *y = poisoned(TSR_F32, 4, tsr_tensor_layout(own.v)->shape);
+        GPU_OK(tsr_delta_rule(queue, y, state, own.q, own.k, own.v, own.beta, own.g,
+                              tsr_delta_rule_params(.state = state, .norm_epsilon = 1e-6F)));
+        compare("y", whole.y, 2, first, y, 1e-5);
+        tsr_tensor_destroy(&y);
+        operands_destroy(&own);
+    }
+    compare("state", whole.new_state, 2, 0, state, 1e-5);
+    tsr_tensor_destroy(&state);
+    results_destroy(&whole);
+    operands_destroy(&o);
+}
+END_TEST
+
+/* The convolution: lengths with NaN behind them, packed documents, and pieces. */
+START_TEST(convolution_of_batches)
+{
+    static const double given[2] = {9, 2}, first_of[2][9] = {{0, 0, 2, 2, 2, 2, 6, 6, 6}, {0}};
+    const int64_t shape[] = {2, 9, 5}, state_shape[] = {2, 5, TAPS - 1};
+    gpu_random random = {14};
+    tsr_tensor *x = random_tensor(&random, TSR_BF16, 3, shape, 0, 1),
+               *weight = random_tensor(&random, TSR_F32, 2, (int64_t[]){5, TAPS}, 0, 1),
+               *state = random_tensor(&random, TSR_F32, 3, state_shape, 0, 1),
+               *lengths = uploaded(TSR_I32, 1, (int64_t[]){2}, given),
+               *starts = uploaded(TSR_I32, 2, shape, first_of[0]), *y = poisoned(TSR_F32, 3, shape),
+               *whole = poisoned(TSR_F32, 3, shape), *kept = like(state);
+    GPU_OK(tsr_causal_conv(queue, whole, kept, x, weight, tsr_causal_conv_params(.state = state)));
+    spoil(x, 1, 2);
+    GPU_OK(tsr_causal_conv(queue, y, kept, x, weight,
+                           tsr_causal_conv_params(.state = state, .lengths = lengths)));
+    tsr_tensor *want = part_of(whole, 1, 0, 2);
+    compare("y", y, 1, 0, want, 0);
+    check_zero(y, 1, 2, 7);
+    tsr_tensor_destroy(&want);
+    /* two tokens after a state of three: its last one, and the two */
+    double old[30], next[30], rows[90];
+    gpu_get(state, old);
+    gpu_get(kept, next);
+    gpu_get(x, rows);
+    for (int c = 0; c < 5; c++) {
+        ck_assert_double_eq(next[15 + 3 * c], old[15 + 3 * c + 2]);
+        ck_assert_double_eq(next[15 + 3 * c + 1], rows[45 + c]);
+        ck_assert_double_eq(next[15 + 3 * c + 2], rows[50 + c]);
+    }
+    GPU_OK(tsr_causal_conv(queue, y, kept, x, weight, tsr_causal_conv_params(.starts = starts)));
+    static const int64_t ends[] = {2, 6, 9};
+    for (int64_t i = 0, first = 0; i < 3; first = ends[i++]) {
+        tsr_tensor *own = part_of(x, 0, first, ends[i] - first),
+                   *alone = poisoned(TSR_F32, 3, tsr_tensor_layout(own)->shape);
+        GPU_OK(tsr_causal_conv(queue, alone, NULL, own, weight, NULL));
+        compare("y", y, 0, first, alone, 0);
+        destroy(2, (tsr_tensor *[]){own, alone});
+    }
+    tsr_tensor *running = part_of(state, 0, 0, 5);
+    for (int64_t i = 0, first = 0; i < 3; first = ends[i++]) {
+        tsr_tensor *own = part_of(x, 0, first, ends[i] - first),
+                   *alone = poisoned(TSR_F32, 3, tsr_tensor_layout(own)->shape);
+        GPU_OK(tsr_causal_conv(queue, alone, running, own, weight,
+                               tsr_causal_conv_params(.state = running)));
+        compare("y", whole, 0, first, alone, 0);
+        destroy(2, (tsr_tensor *[]){own, alone});
+    }
+    tsr_tensor *all[] = {x, weight, state, lengths, starts, y, whole, kept, running};
+    destroy(9, all);
+}
+END_TEST
+
+/* Errors ------------------------------------------------------------------------------------- */
+
+START_TEST(refusals)
+{
+    gpu_random random = {15};
+    operands o = random_operands(&random, TSR_F32);
+    const tsr_layout *l = tsr_tensor_layout(o.v);
+    tsr_tensor *y = gpu_new(TSR_F32, 4, l->shape), *swapped = NULL,
+               *narrow = gpu_new(TSR_F16, 3, tsr_tensor_layout(o.beta)->shape),
+               *odd = gpu_new(TSR_F32, 4, (int64_t[]){BATCH, TOKENS, HEADS, 10}),
+               *three = gpu_new(TSR_F32, 4, (int64_t[]){BATCH, TOKENS, 3, KEY}),
+               *starts = gpu_new(TSR_I32, 2, l->shape),
+               *lengths = gpu_new(TSR_I32, 1, &l->shape[1]),
+               *weight = gpu_new(TSR_F32, 2, (int64_t[]){CHANNELS, 17}),
+               *taps = gpu_new(TSR_F32, 2, (int64_t[]){CHANNELS, TAPS}), *out = like(o.mixed);
+    GPU_OK(tsr_tensor_transpose(o.mixed, 0, 1, &swapped));
+    operands other = operands_of(swapped, NULL, NULL, NULL);
+#define RULE(Y, Q, K, V, B, G, ...)                                                                \
+    tsr_delta_rule(queue, Y, NULL, Q, K, V, B, G, tsr_delta_rule_params(__VA_ARGS__))
+    GPU_FAILS(RULE(NULL, o.q, o.k, o.v, o.beta, o.g, .scale = 1), TSR_ERR_INVALID, "y is NULL");
+    GPU_FAILS(RULE(y, o.q, o.k, odd, o.beta, o.g, .scale = 1), TSR_ERR_INVALID, "value_dim 10");
+    GPU_FAILS(RULE(y, three, three, o.v, o.beta, o.g, .scale = 1), TSR_ERR_INVALID,
+              "4 value heads and 3 key heads");
+    GPU_FAILS(RULE(y, o.q, three, o.v, o.beta, o.g, .scale = 1), TSR_ERR_INVALID,
+              "k is f32 [3,140,3,8]");
+    GPU_FAILS(RULE(y, o.q, o.k, o.v, narrow, o.g, .scale = 1), TSR_ERR_INVALID, "beta is f16");
+    GPU_FAILS(RULE(y, o.q, o.k, o.v, o.beta, o.g, .scale = NAN), TSR_ERR_INVALID, "scale is nan");
+    GPU_FAILS(RULE(y, o.q, o.k, o.v, o.beta, o.g, .norm_epsilon = -1), TSR_ERR_INVALID,
+              "norm_epsilon -1");
+    GPU_FAILS(RULE(y, o.q, o.k, o.v, o.beta, o.g, .recurrent_tokens = -2), TSR_ERR_INVALID,
+              "recurrent_tokens is -2");
+    GPU_FAILS(RULE(y, o.q, o.k, o.v, o.beta, o.g, .lengths = lengths), TSR_ERR_INVALID,
+              "lengths is i32 [140]");
+    GPU_FAILS(RULE(y, o.q, o.k, o.v, o.beta, o.g, .starts = starts, .state = o.state),
+              TSR_ERR_INVALID, "cannot continue a state");
+    GPU_FAILS(RULE(y, o.q, o.k, o.v, o.beta, o.g, .state = y), TSR_ERR_INVALID,
+              "state is f32 [3,140,4,12]");
+    GPU_FAILS(RULE(o.v, o.q, o.k, o.v, o.beta, o.g, .scale = 1), TSR_ERR_INVALID, "overlap");
+    GPU_FAILS(RULE(y, other.q, other.k, other.v, o.beta, o.g, .scale = 1), TSR_ERR_INVALID,
+              "equal distances");
+    GPU_FAILS(tsr_delta_rule_grad(queue, tsr_delta_rule_grads(.dq = o.q), y, NULL, o.q, o.k, o.v,
+                                  o.beta, o.g, NULL),
+              TSR_ERR_INVALID, "dk is NULL");
+    GPU_FAILS(tsr_causal_conv(queue, out, NULL, o.mixed, weight, NULL), TSR_ERR_INVALID, "17");
+    GPU_FAILS(tsr_causal_conv(queue, o.mixed, NULL, o.mixed, taps, NULL), TSR_ERR_INVALID,
+              "overlap");
+    GPU_FAILS(tsr_causal_conv(queue, out, NULL, o.q, taps, NULL), TSR_ERR_INVALID,
+              "x is [3,140,2,8]");
+    GPU_FAILS(tsr_causal_conv(queue, out, o.state, o.mixed, taps, NULL), TSR_ERR_INVALID,
+              "new_state is f32 [3,4,8,12]");
+    GPU_FAILS(tsr_causal_conv_grad(queue, tsr_causal_conv_grads(.dx = NULL), out, NULL, o.mixed,
+                                   taps, NULL),
+              TSR_ERR_INVALID, "all gradients are NULL");
+    GPU_FAILS(tsr_causal_conv_grad(queue, tsr_causal_conv_grads(.dbias = taps), out, NULL, o.mixed,
+                                   taps, NULL),
+              TSR_ERR_INVALID, "dbias is given, but no bias");
+    destroy(3, (tsr_tensor *[]){other.q, other.k, other.v});
+    tsr_tensor *all[] = {y, narrow, odd, three, starts, lengths, weight, taps, out, swapped};
+    destroy(10, all);
+    operands_destroy(&o);
+}
+END_TEST
+
+static operands sized;
+static tsr_tensor *sized_y, *sized_weight;
+
+static tsr_status take_rule(void *given)
+{
+    return tsr_delta_rule(queue, sized_y, NULL, sized.q, sized.k, sized.v, sized.beta, sized.g,
+                          given);
+}
+
+static tsr_status take_convolution(void *given)
+{
+    tsr_tensor *y = like(sized.mixed);
+    const tsr_status status = tsr_causal_conv(queue, y, NULL, sized.mixed, sized_weight, given);
+    tsr_tensor_destroy(&y);
+    return status;
+}
+
+START_TEST(sizes_of_structs)
+{
+    gpu_random random = {16};
+    sized = random_operands(&random, TSR_F32);
+    sized_y = gpu_new(TSR_F32, 4, tsr_tensor_layout(sized.v)->shape);
+    sized_weight = random_tensor(&random, TSR_F32, 2, (int64_t[]){CHANNELS, TAPS}, 0, 1);
+    const struct_sizes_case all[] = {
+        {"tsr_delta_rule_params", sizeof(tsr_delta_rule_params),
+         tsr_delta_rule_params(.recurrent_tokens = 1000), sizeof(size_t), false, take_rule},
+        {"tsr_causal_conv_params", sizeof(tsr_causal_conv_params),
+         tsr_causal_conv_params(.silu = true), sizeof(size_t), false, take_convolution},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        unsigned char *given = malloc(all[i].size + STRUCT_SIZES_SPARE);
+        ck_assert_ptr_nonnull(given);
+        const char *wrong = struct_sizes_check(&all[i], given);
+        free(given);
+        ck_assert_msg(wrong == NULL, "%s", wrong);
+    }
+    destroy(2, (tsr_tensor *[]){sized_y, sized_weight});
+    operands_destroy(&sized);
+}
+END_TEST
+
+TESTS(recurrent)
+{
+    tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
+    tcase_add_test(tests, golden_convolutions);
+    tcase_add_test(tests, golden_deltas);
+    tcase_add_loop_test(tests, lengths_in_a_batch, 0, 2);
+    tcase_add_loop_test(tests, packed_documents, 0, 2);
+    tcase_add_test(tests, pieces);
+    tcase_add_test(tests, convolution_of_batches);
+    tcase_add_test(tests, refusals);
+    tcase_add_test(tests, sizes_of_structs);
+}
