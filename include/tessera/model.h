@@ -212,6 +212,9 @@ typedef struct tsr_model_params {
     /* How experts are divided, in the proportions that `partition` says. Tokens do not depend on
      * it. */
     tsr_expert_division expert_division;
+    /* With adapters that are trained (lora.h): blocks keep only their inputs for the backward pass,
+     * as in tsr_stack_params. */
+    bool recompute;
 } tsr_model_params;
 #define tsr_model_params(...)                                                                      \
     (&(tsr_model_params){.struct_size = sizeof(tsr_model_params), __VA_ARGS__})
@@ -238,6 +241,10 @@ TSR_API void tsr_model_close(tsr_model **model);
 
 /* Returns the configuration, which is valid as long as the model. */
 TSR_API const tsr_model_config *tsr_model_get_config(const tsr_model *model);
+
+/* Returns the layers of this stage (stack.h), to which adapters can be attached (lora.h). They
+ * belong to the model. NULL for a NULL. */
+TSR_API struct tsr_stack *tsr_model_stack(const tsr_model *model);
 
 typedef struct tsr_model_stats {
     size_t struct_size;

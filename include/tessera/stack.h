@@ -138,7 +138,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_stack_forward(tsr_stack *stack, const tsr_t
 TSR_API TSR_NODISCARD tsr_status tsr_stack_forward_cached(tsr_stack *stack, const tsr_tensor *x,
                                                           tsr_kv_cache *cache, tsr_tensor **y);
 /* Computes the gradients of the parameters, and dx, that of the features x, from dy, that of *y.
- * The first stage has no dx: `dx` may be NULL there. */
+ * The first stage has no dx: `dx` may be NULL there. A stack that is not sharded has no memory for
+ * gradients: its layers must be frozen (tsr_layer_set_frozen), and then only its adapters (lora.h)
+ * get gradients. */
 TSR_API TSR_NODISCARD tsr_status tsr_stack_backward(tsr_stack *stack, const tsr_stack_saved *saved,
                                                     const tsr_tensor *dy, tsr_tensor **dx);
 

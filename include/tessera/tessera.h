@@ -20,6 +20,7 @@
 #include "tessera/layer.h"
 #include "tessera/layout.h"
 #include "tessera/loader.h"
+#include "tessera/lora.h"
 #include "tessera/matmul.h"
 #include "tessera/model.h"
 #include "tessera/moe.h"

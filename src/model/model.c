@@ -31,6 +31,11 @@ const tsr_model_config *tsr_model_get_config(const tsr_model *model)
     return model ? model->config : NULL;
 }
 
+struct tsr_stack *tsr_model_stack(const tsr_model *model)
+{
+    return model ? model->stack : NULL;
+}
+
 tsr_status tsr_model_get_stats(const tsr_model *model, tsr_model_stats *out)
 {
     TSR__REQUIRE(model && out, "model: %s is NULL", model ? "out" : "model");
@@ -62,6 +67,7 @@ static tsr_status create_layers(tsr_model *m, const tsr__weights *weights)
                                                    .dtype = m->kept.others,
                                                    .norm_dtype = TSR_F32,
                                                    .features = TSR_F32,
+                                                   .recompute = m->recompute,
                                                    .context = m->context},
                              &m->stack);
 }
@@ -150,6 +156,7 @@ tsr_status tsr_model_open(const tsr_model_file *file, const tsr_model_params *pa
     m->group = group;
     m->partition = partition;
     m->context = params->context;
+    m->recompute = params->recompute;
     m->stream = tsr_group_stream(group);
     m->device = tsr_stream_device(m->stream);
     tsr_status status = tsr__model_connect(m, params);

@@ -20,7 +20,7 @@ struct tsr_model {
     /* [ranks of all stages, by stages]: memory for the model, and rates, 0 if there are none */
     uint64_t *memory_bytes;
     double *rates;
-    bool is_first, is_last;
+    bool is_first, is_last, recompute;
     int first_layer, layer_count; /* the layers of this stage */
     tsr_dtype cache_dtype;        /* the dtype of caches for which the caller gives none */
     int64_t context;  /* for which it was opened, see tsr_model_params; 0: the configuration's */

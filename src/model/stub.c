@@ -2,6 +2,7 @@
  * returns TSR_ERR_UNSUPPORTED. The objects that these functions take cannot be created. */
 #include "base/stub.h"
 #include "tessera/generator.h"
+#include "tessera/lora.h"
 #include "tessera/stack.h"
 
 /* clang-format off */
@@ -12,6 +13,20 @@ TSR__ABSENT(tsr_model_open, const tsr_model_file *file, const tsr_model_params *
 TSR__FORGET(tsr_model_close, tsr_model)
 const tsr_model_config *tsr_model_get_config(const tsr_model *model) { return NULL; }
 TSR__ABSENT(tsr_model_get_stats, const tsr_model *model, tsr_model_stats *out)
+
+struct tsr_stack *tsr_model_stack(const tsr_model *model) { return NULL; }
+
+/* lora.h */
+TSR__ABSENT(tsr_lora_create, const tsr_lora_params *params, tsr_lora **out)
+TSR__ABSENT(tsr_lora_load, const char *path, const tsr_lora_params *params, tsr_lora **out)
+TSR__FORGET(tsr_lora_destroy, tsr_lora)
+TSR__ABSENT(tsr_lora_save, tsr_lora *lora, const char *path, tsr_lora_format format,
+            tsr_comm *stages)
+TSR__ABSENT(tsr_lora_shard, tsr_lora *lora, const tsr_fsdp_params *params)
+TSR__ABSENT(tsr_lora_reshard, tsr_lora *lora, const tsr_fsdp_params *params)
+TSR__ABSENT(tsr_lora_add_to, tsr_lora *lora, tsr_optimizer *optimizer)
+void tsr_lora_set_enabled(tsr_lora *lora, bool enabled) { }
+TSR__ABSENT(tsr_lora_get_info, const tsr_lora *lora, tsr_lora_info *out)
 
 /* stack.h */
 TSR__ABSENT(tsr_stack_create, const tsr_stack_params *params, tsr_stack **out)

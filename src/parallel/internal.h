@@ -53,4 +53,39 @@ void tsr__layer_saved_keep(tsr_layer_saved *saved, tsr_tensor *tensor);
 /* Returns the tensor that is kept, or NULL. */
 const tsr_tensor *tsr__layer_saved_kept(const tsr_layer_saved *saved);
 
+/* layers/layer.c: returns whether a layer is frozen (tsr_layer_set_frozen). */
+bool tsr__layer_is_frozen(const tsr_layer *layer);
+
+/* layers/adapter_create.c: sets of adapters (lora.h of the public headers). A set is a layer
+ * without passes, whose parameters are the matrices A and B of all linear layers to which it is
+ * attached.
+ */
+
+/* An adapter for one weight: scale · (x Aᵀ) Bᵀ, A [rank, in], B [out, rank]. */
+typedef struct tsr__adapter_part {
+    const char *weight; /* the end of the weight's name in its layer, such as "q.weight" */
+    /* The names of the parameters. Weights of one layer may have the same A. */
+    const char *name_a, *name_b;
+    int64_t rank;
+    float scale;
+} tsr__adapter_part;
+/* Creates a set that is attached to nothing. */
+tsr_status tsr__adapters_create(tsr_group *group, const char *name, bool trainable,
+                                tsr_layer **out) TSR_NODISCARD;
+/* Finds a weight [outputs, inputs] of a linear layer inside `layer`. */
+bool tsr__adapters_find(tsr_layer *layer, const char *weight, int64_t *inputs, int64_t *outputs);
+/* Attaches adapters to linear layers inside `layer`, and allocates and draws their matrices: A is
+ * uniform in ±1/√in, B is 0; without a seed they have no values yet. Weights of one layer follow
+ * each other in `parts`. Destroying the set detaches all. */
+tsr_status tsr__adapters_attach(tsr_layer *set, tsr_layer *layer, int count,
+                                const tsr__adapter_part *parts, const uint64_t *seed) TSR_NODISCARD;
+/* Passes ignore adapters that are not enabled. */
+void tsr__adapters_enable(tsr_layer *set, bool enabled);
+/* Call one before backward passes, and the other after them: it sums this rank's contributions to
+ * gradients of parameters that all ranks have, by one all-reduce, and adds the sums to the
+ * gradients.
+ */
+tsr_status tsr__adapters_begin_backward(tsr_layer *set) TSR_NODISCARD;
+tsr_status tsr__adapters_sum(tsr_layer *set) TSR_NODISCARD;
+
 #endif

@@ -330,6 +330,18 @@ static void generators(void)
     tsr_tensor_destroy(&hidden);
     tsr_stack_destroy(&stack);
 
+    tsr_lora_params attached = TSR_INIT(tsr_lora_params);
+    attached.stack = tsr_model_stack(model);
+    tsr_lora *lora = NULL, *refused_lora = NULL;
+    OK(tsr_lora_create(&attached, &lora));
+    REFUSED(tsr_lora_params, attached, tsr_lora_create(&attached, &refused_lora));
+    RESULT(tsr_lora_info) adapter;
+    RESULT_BEGIN(tsr_lora_info, adapter);
+    OK(tsr_lora_get_info(lora, &adapter.value));
+    RESULT_END(tsr_lora_info, adapter);
+    printf("adapter of %llu parameters\n", (unsigned long long)adapter.value.parameters);
+    tsr_lora_destroy(&lora);
+
     tsr_generator_params create = TSR_INIT(tsr_generator_params);
     create.model = model;
     tsr_generator *generator = NULL, *refused_generator = NULL;

@@ -226,8 +226,8 @@ tsr_status tsr_stack_head_loss(tsr_stack *s, const tsr_tensor *hidden,
                            : "params");
     TSR__TAKE(tsr_head_loss_params, params);
     TSR__TRY(check_params(s, hidden, params, dhidden != NULL));
-    TSR__REQUIRE(!dhidden || s->sharded,
-                 "stack: backward passes need sharded parameters (tsr_stack_shard)");
+    if (dhidden)
+        TSR__TRY(tsr__stack_check_backward(s));
     const tsr_layout *layout = tsr_tensor_layout(hidden);
     head_loss h = {.stack = s,
                    .params = params,

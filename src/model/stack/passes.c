@@ -63,6 +63,12 @@ static tsr_status view_of(const tsr_tensor *tensor, tsr_tensor **out)
     return tsr_tensor_reshape(tensor, layout->ndim, layout->shape, out);
 }
 
+/* Returns whether a backward pass computes gradients of a layer's own parameters. */
+static bool trains(const tsr_layer *layer)
+{
+    return layer && !tsr__layer_is_frozen(layer);
+}
+
 /* A pass of one layer ------------------------------------------------------------------------ */
 
 static tsr_status layer_forward(tsr_stack *s, tsr_layer *layer, int unit, const tsr_tensor *x,
@@ -243,8 +249,8 @@ static tsr_status leave(tsr_stack *s, tsr_stack_saved *saved, tsr_tensor **featu
 }
 
 /* `documents` are those of packed rows, or NULL. */
-static tsr_status forward(tsr_stack *s, const tsr_tensor *x, const tsr__documents *documents,
-                          tsr_stack_saved *saved, tsr_tensor **features)
+static tsr_status forward_layers(tsr_stack *s, const tsr_tensor *x, const tsr__documents *documents,
+                                 tsr_stack_saved *saved, tsr_tensor **features)
 {
     tsr_tensor *next = NULL;
     TSR__TRY(enter(s, x, documents ? documents->positions : NULL, saved, features));
@@ -257,6 +263,14 @@ static tsr_status forward(tsr_stack *s, const tsr_tensor *x, const tsr__document
         advance(features, next);
     }
     return leave(s, saved, features);
+}
+
+static tsr_status forward(tsr_stack *s, const tsr_tensor *x, const tsr__documents *documents,
+                          tsr_stack_saved *saved, tsr_tensor **features)
+{
+    TSR__TRY(tsr__stack_adapters_begin(s, TSR_PASS_FORWARD));
+    return tsr__stack_adapters_end(s, TSR_PASS_FORWARD,
+                                   forward_layers(s, x, documents, saved, features));
 }
 
 static tsr_status forward_packed(tsr_stack *s, const tsr_tensor *x, const int32_t *starts,
@@ -297,8 +311,8 @@ tsr_status tsr_stack_forward(tsr_stack *s, const tsr_tensor *x, const int32_t *s
 }
 
 /* If `leaves` is false, the last norm is left to tsr__stack_head_after_blocks. */
-static tsr_status forward_cached(tsr_stack *s, const tsr_tensor *x, tsr_kv_cache *cache,
-                                 bool leaves, tsr_tensor **features)
+static tsr_status cached_layers(tsr_stack *s, const tsr_tensor *x, tsr_kv_cache *cache, bool leaves,
+                                tsr_tensor **features)
 {
     tsr_tensor *next = NULL;
     TSR__TRY(enter(s, x, tsr__kv_cache_positions(cache), NULL, features));
@@ -311,6 +325,14 @@ static tsr_status forward_cached(tsr_stack *s, const tsr_tensor *x, tsr_kv_cache
         advance(features, next);
     }
     return leaves ? leave(s, NULL, features) : TSR_OK;
+}
+
+static tsr_status forward_cached(tsr_stack *s, const tsr_tensor *x, tsr_kv_cache *cache,
+                                 bool leaves, tsr_tensor **features)
+{
+    TSR__TRY(tsr__stack_adapters_begin(s, TSR_PASS_FORWARD));
+    return tsr__stack_adapters_end(s, TSR_PASS_FORWARD,
+                                   cached_layers(s, x, cache, leaves, features));
 }
 
 tsr_status tsr__stack_blocks_cached(tsr_stack *s, const tsr_tensor *x, tsr_kv_cache *cache,
@@ -354,18 +376,32 @@ static tsr_status back(tsr_stack *s, tsr_layer *layer, int unit, const tsr_layer
     return TSR_OK;
 }
 
-static tsr_status backward(tsr_stack *s, const tsr_stack_saved *saved, tsr_tensor **d)
+/* Computes the gradients of the parameters before the first block. Overwrites d. */
+static tsr_status backward_entry(tsr_stack *s, const tsr_stack_saved *saved, tsr_tensor *d)
 {
+    TSR__TRY(positions_backward(s, saved->positions, d));
+    if (s->config->embedding_scale != 1)
+        TSR__TRY(tsr_scale(s->stream, d, d, (float)s->config->embedding_scale, 0));
+    return layer_backward(s, s->embedding, s->units.embedding, saved->embedding, d, NULL);
+}
+
+/* The first block's dx, *d, is not needed if it is that of a frozen embedding. */
+static tsr_status backward_layers(tsr_stack *s, const tsr_stack_saved *saved, tsr_tensor **d)
+{
+    const bool needs_input = !s->is_first || trains(s->embedding);
     if (s->is_last)
         TSR__TRY(back(s, s->norm, s->units.norm, saved->norm, d));
-    for (int i = s->layer_count - 1; i >= 0; i--)
+    for (int i = s->layer_count - 1; i > 0 || (i == 0 && needs_input); i--)
         TSR__TRY(back(s, s->blocks[i], s->units.first_block + i, saved->blocks[i], d));
-    if (!s->is_first)
-        return TSR_OK;
-    TSR__TRY(positions_backward(s, saved->positions, *d));
-    if (s->config->embedding_scale != 1)
-        TSR__TRY(tsr_scale(s->stream, *d, *d, (float)s->config->embedding_scale, 0));
-    return layer_backward(s, s->embedding, s->units.embedding, saved->embedding, *d, NULL);
+    if (!needs_input)
+        return layer_backward(s, s->blocks[0], s->units.first_block, saved->blocks[0], *d, NULL);
+    return s->is_first ? backward_entry(s, saved, *d) : TSR_OK;
+}
+
+static tsr_status backward(tsr_stack *s, const tsr_stack_saved *saved, tsr_tensor **d)
+{
+    TSR__TRY(tsr__stack_adapters_begin(s, TSR_PASS_BACKWARD));
+    return tsr__stack_adapters_end(s, TSR_PASS_BACKWARD, backward_layers(s, saved, d));
 }
 
 tsr_status tsr_stack_backward(tsr_stack *s, const tsr_stack_saved *saved, const tsr_tensor *dy,
@@ -373,7 +409,7 @@ tsr_status tsr_stack_backward(tsr_stack *s, const tsr_stack_saved *saved, const 
 {
     tsr_tensor *d = NULL;
     TSR__REQUIRE(s && saved && dy, "stack: %s is NULL", !s ? "stack" : !saved ? "saved" : "dy");
-    TSR__REQUIRE(s->sharded, "stack: backward passes need sharded parameters (tsr_stack_shard)");
+    TSR__TRY(tsr__stack_check_backward(s));
     TSR__REQUIRE(s->is_first || dx, "stack: dx is NULL");
     TSR__TRY(view_of(dy, &d));
     const tsr_status status = backward(s, saved, &d);
@@ -492,9 +528,8 @@ tsr_status tsr_stack_head_backward(tsr_stack *s, const tsr_layer_saved *saved,
                  : !saved   ? "saved"
                  : !dlogits ? "dlogits"
                             : "dhidden");
-    TSR__REQUIRE(s->is_last && s->sharded, "stack: %s",
-                 s->is_last ? "backward passes need sharded parameters (tsr_stack_shard)"
-                            : "only the last stage has the head");
+    TSR__REQUIRE(s->is_last, "stack: only the last stage has the head");
+    TSR__TRY(tsr__stack_check_backward(s));
     if (!tsr__stack_finishes_logits(s))
         return layer_backward(s, s->head, s->units.head, saved, dlogits, dhidden);
     tsr_tensor *d = NULL;

@@ -17,6 +17,14 @@ typedef struct tsr__stack_units {
     int embedding, positions, first_block, norm, head;
 } tsr__stack_units;
 
+/* The adapters that one tsr_lora has attached to a stack's layers. */
+typedef struct tsr__stack_adapter {
+    tsr_layer *layer;  /* their parameters: a set of tsr__adapters_create */
+    tsr_fsdp *sharded; /* where the parameters are, as its only unit; NULL: in the layer */
+    bool is_enabled;
+    struct tsr__stack_adapter *next;
+} tsr__stack_adapter;
+
 struct tsr_stack {
     tsr__config *own_config;
     const tsr_model_config *config; /* in own_config */
@@ -38,7 +46,8 @@ struct tsr_stack {
     tsr_fsdp *tied, *sharded;
     tsr_group *data; /* the group of the sharded parameters */
     tsr__stack_units units;
-    const char *elsewhere[2]; /* see tsr_stack_info */
+    const char *elsewhere[2];     /* see tsr_stack_info */
+    tsr__stack_adapter *adapters; /* they belong to their tsr_lora */
 };
 
 /* create.c */
@@ -131,5 +140,18 @@ tsr_status tsr__stack_begin(tsr_stack *stack, tsr_layer *layer, int unit,
                             tsr_pass pass) TSR_NODISCARD;
 tsr_status tsr__stack_end(tsr_stack *stack, tsr_layer *layer, int unit,
                           tsr_status pass) TSR_NODISCARD;
+
+/* adapters.c: brings the parameters of all adapters into memory for a pass, and ends it with the
+ * pass's status, which it returns if that is an error. After a backward pass, sums gradients of
+ * parameters that all ranks have. */
+tsr_status tsr__stack_adapters_begin(tsr_stack *stack, tsr_pass pass) TSR_NODISCARD;
+tsr_status tsr__stack_adapters_end(tsr_stack *stack, tsr_pass pass,
+                                   tsr_status status) TSR_NODISCARD;
+/* Returns whether all layers are frozen. */
+bool tsr__stack_is_frozen(const tsr_stack *stack);
+void tsr__stack_freeze(tsr_stack *stack);
+/* Checks that a backward pass is possible: without sharded parameters, there is no memory for
+ * gradients of the stack's own layers, and they must be frozen. */
+tsr_status tsr__stack_check_backward(const tsr_stack *stack) TSR_NODISCARD;
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "gpu/internal.h"
 #include "parallel/internal.h"
+#include "parallel/layers/adapter.h"
 #include "parallel/layers/norm_layer.h"
 
 /* The input ---------------------------------------------------------------------------------- */
@@ -93,7 +94,8 @@ static tsr_status column_multiply(tsr__column_linear *column, tsr__temps *temps,
                               .allow_int8 = tsr__group_allows_int8(layer->group),
                               .precision = tsr__group_precision(layer->group, product.weight))));
     }
-    return TSR_OK;
+    return tsr__layer_is_adapted(layer) ? tsr__adapters_forward(&column->linear, temps, x2, y2)
+                                        : TSR_OK;
 }
 
 static tsr_status column_forward_with(tsr__column_linear *column, tsr__temps *temps,
@@ -114,7 +116,8 @@ static tsr_status column_forward_with(tsr__column_linear *column, tsr__temps *te
     TSR__TRY(column_multiply(column, temps, local, full_x, activation));
     /* A gathered sequence is not kept. The backward pass gathers it again, because the sequence is
      * divided in order to save this memory. */
-    if (saved && gathers_input(column) && linear->input == TSR_LAYOUT_GATHER && !layer->frozen)
+    if (saved && gathers_input(column) && linear->input == TSR_LAYOUT_GATHER &&
+        (!layer->frozen || tsr__layer_trains_adapters(layer)))
         TSR__TRY(tsr__keep(full_x, &saved->gathered_x));
     if (gathers_output(column)) {
         TSR__TRY(tsr__temp_like(temps, full_x, dtype, -1, linear->output_size, &whole));
@@ -159,7 +162,7 @@ static tsr_status forward_gated(tsr__column_linear *column, tsr__temps *temps, c
     TSR__TRY(column_check_input(column, x));
     TSR__TRY(tsr__column_products_find(column, temps, &products));
     if (column->block_count != 2 || products.count != 1 || gathers_input(column) ||
-        gathers_output(column))
+        gathers_output(column) || tsr__layer_is_adapted(layer))
         return TSR_OK;
     TSR__TRY(tsr__column_products_get(column, temps, &products, 0, &product));
     TSR__TRY(
@@ -213,6 +216,7 @@ static tsr_status forward_normed(tsr__column_linear *column, tsr__temps *temps,
     TSR__TRY(column_check_input(column, x));
     TSR__TRY(tsr__column_products_find(column, temps, &products));
     if (gathers_input(column) || gathers_output(column) || column->features == 0 ||
+        tsr__layer_is_adapted(&column->linear.base) ||
         (fusion->gated && (column->block_count != 2 || products.count != 1)))
         return TSR_OK;
     TSR__TRY(tsr__temp_like(temps, x, tsr_tensor_layout(x)->dtype, -1,
@@ -260,7 +264,8 @@ static tsr_status forward_sloped(tsr__column_linear *column, tsr__temps *temps, 
     *slope = *y = NULL;
     TSR__TRY(column_check_input(column, x));
     TSR__TRY(tsr__column_products_find(column, temps, &products));
-    if (products.count != 1 || gathers_input(column) || gathers_output(column))
+    if (products.count != 1 || gathers_input(column) || gathers_output(column) ||
+        tsr__layer_is_adapted(&column->linear.base))
         return TSR_OK;
     const tsr_dtype dtype = tsr_tensor_layout(x)->dtype;
     if (dtype != TSR_F32 || !tsr__matmul_may_fuse(stream))
@@ -354,6 +359,15 @@ static tsr_status new_contribution(backward_pass *pass, tsr_dtype dtype)
     return tsr__temp_new(pass->temps, dtype, whole.ndim, whole.shape, &pass->contribution);
 }
 
+/* The backward pass of the layer's adapters. dx2 may be NULL. */
+static tsr_status adapters_backward(backward_pass *pass, const tsr_tensor *dy2, tsr_tensor *dx2)
+{
+    tsr_tensor *x2;
+    TSR__TRY(tsr_request_wait(&pass->gathering));
+    TSR__TRY(tsr__temp_flatten(pass->temps, pass->full_x, &x2));
+    return tsr__adapters_backward(&pass->column->linear, pass->temps, dy2, x2, dx2);
+}
+
 /* Computes this rank's contribution to the gradient of x, and starts to sum the contributions of
  * all ranks. */
 static tsr_status start_reducing(backward_pass *pass, const tsr_tensor *dy2)
@@ -368,6 +382,8 @@ static tsr_status start_reducing(backward_pass *pass, const tsr_tensor *dy2)
     TSR__TRY(new_contribution(pass, sum_dtype));
     TSR__TRY(tsr__temp_flatten(pass->temps, pass->contribution, &dx2));
     TSR__TRY(column_multiply_back(pass->column, pass->temps, dy2, dx2));
+    if (tsr__layer_is_adapted(&linear->base))
+        TSR__TRY(adapters_backward(pass, dy2, dx2));
     pass->dx = pass->contribution;
     if (one_rank)
         return TSR_OK;
@@ -393,7 +409,8 @@ static tsr_status run_backward(backward_pass *pass, const tsr_tensor *dy, tsr_te
     const tsr_tensor *x = pass->saved->x;
     TSR__TRY(check_gradient(column, x, dy));
     pass->full_x = pass->saved->gathered_x ? pass->saved->gathered_x : pass->saved->x;
-    if (gathers_input(column) && !pass->saved->gathered_x && !layer->frozen)
+    if (gathers_input(column) && !pass->saved->gathered_x &&
+        (!layer->frozen || tsr__layer_trains_adapters(layer)))
         TSR__TRY(start_gathering(column, pass->temps, x, &pass->full_x, &pass->gathering));
 
     tsr_tensor *dy2, *x2;
@@ -404,6 +421,8 @@ static tsr_status run_backward(backward_pass *pass, const tsr_tensor *dy, tsr_te
     }
     if (dx)
         TSR__TRY(start_reducing(pass, dy2));
+    else if (tsr__layer_is_adapted(layer))
+        TSR__TRY(adapters_backward(pass, dy2, NULL));
     TSR__TRY(tsr_request_wait(&pass->gathering));
     if (!layer->frozen) {
         TSR__TRY(tsr__temp_flatten(pass->temps, pass->full_x, &x2));

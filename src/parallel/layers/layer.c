@@ -1,7 +1,7 @@
 /* Functions that all layers share: creation, partitions, passes, and access to parameters by index
  * or name. */
-#include "parallel/layers/layer.h"
 #include "parallel/internal.h"
+#include "parallel/layers/adapter.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -226,7 +226,7 @@ tsr_status tsr_layer_backward(tsr_layer *layer, const tsr_layer_saved *saved, co
     TSR__REQUIRE(saved->layer == layer, "%s: `saved` is from %s", layer->who, saved->layer->who);
     TSR__TRY(tsr__layer_check_input(layer, "dy", dy));
     TSR__TRY(tsr__layer_check_backward(layer, dx != NULL, saved->x, dy));
-    if (layer->frozen && !dx)
+    if (layer->frozen && !dx && !tsr__layer_trains_adapters(layer))
         return TSR_OK;
     tsr_tensor *result = NULL;
     TSR__TRY(layer->type->backward(layer, saved, dy, dx ? &result : NULL));
@@ -335,6 +335,11 @@ void tsr_layer_set_frozen(tsr_layer *layer, bool frozen)
     layer->frozen = frozen;
     for (int i = 0; i < layer->child_count; i++)
         tsr_layer_set_frozen(layer->child[i], frozen);
+}
+
+bool tsr__layer_is_frozen(const tsr_layer *layer)
+{
+    return layer->frozen;
 }
 
 void tsr_layer_zero_grad(tsr_layer *layer)

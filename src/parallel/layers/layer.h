@@ -11,6 +11,8 @@
  *     column_linear.c         passes of column-parallel layers
  *     column_blocks.c         products and gradients of the column blocks of such a layer
  *     row_linear.c            passes of row-parallel layers
+ *     adapter.c               low-rank adapters in passes of linear layers; adapter_create.c: sets
+ *                             of adapters
  *     moe.c                   creates a mixture of experts; moe_forward.c, moe_backward.c: its
  * passes overlapped_product.c    a product whose chunks are summed over the ranks while the device
  *                             computes the next chunk
@@ -101,6 +103,7 @@ struct tsr_layer {
     size_t parameter_capacity, child_capacity;
     tsr__layer_parameter **parameter; /* the addresses of the structs never change */
     tsr_layer **child;                /* the children's parameters follow the layer's own */
+    struct tsr__adapter *adapters;    /* of a linear layer (adapter.h), which owns none of them */
 };
 
 /* Dropout in the residual branches of a transformer block. If p is 0, there is no dropout. */

@@ -3,7 +3,7 @@
 #include "base/alloc.h"
 #include "base/struct_size.h"
 #include "parallel/internal.h"
-#include "parallel/layers/linear.h"
+#include "parallel/layers/adapter.h"
 
 enum { UP, DOWN };
 
@@ -93,6 +93,8 @@ static tsr_status forward_fused(const mlp *m, const tsr_layer *norm, const tsr_t
                                 const tsr_tensor *added, tsr_tensor **y)
 {
     tsr_tensor *hidden = NULL;
+    if (tsr__layer_is_adapted(m->base.child[UP]))
+        return TSR_OK;
     if (norm && m->gated) {
         tsr__temps temps = {.stream = m->base.stream};
         tsr_tensor *product;

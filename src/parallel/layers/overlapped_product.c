@@ -6,7 +6,9 @@
  * are ranges of columns, so that the weight is still read only once: with few rows, reading the
  * weight takes most of the time. Such chunks have memory of their own, and are copied to y when the
  * bias is added. */
-#include "parallel/layers/linear.h"
+#include "parallel/layers/adapter.h"
+
+#include "base/alloc.h"
 
 /* Limits of chunks whose number the caller did not choose. With smaller chunks, messages would cost
  * more time than the overlap saves. More chunks would save little additional time. */
@@ -26,8 +28,9 @@ typedef struct reduced_run {
     const tsr__row_linear *row;
     tsr__temps *temps;
     const tsr__reduced_product *product;
-    tsr_dtype dtype; /* dtype of the partial sums */
-    bool by_rows;    /* chunks are ranges of rows; otherwise of columns */
+    tsr__adapter_terms adapters; /* what adapters add */
+    tsr_dtype dtype;             /* dtype of the partial sums */
+    bool by_rows;                /* chunks are ranges of rows; otherwise of columns */
     int count;
     overlap_chunk chunk[TSR__MAX_OVERLAP_CHUNKS];
 } reduced_run;
@@ -74,7 +77,10 @@ static tsr_status compute_chunk(reduced_run *run, overlap_chunk *chunk)
     TSR__TRY(tsr__temp_slice(
         run->temps, product->weight, 0, run->by_rows ? 0 : chunk->first,
         run->by_rows ? tsr_tensor_layout(product->weight)->shape[0] : chunk->count, &weight));
-    return multiply(run, sum2, x2, weight, NULL);
+    TSR__TRY(multiply(run, sum2, x2, weight, NULL));
+    return tsr__adapter_terms_add(&run->row->linear, run->temps, &run->adapters,
+                                  run->by_rows ? chunk->first : 0, run->by_rows ? 0 : chunk->first,
+                                  tsr_tensor_layout(sum2)->shape[1], sum2);
 }
 
 /* Sets the view of y, and the tensor that is reduced, of a chunk that is a range of rows. */
@@ -183,26 +189,38 @@ static tsr_status multiply_one_rank(reduced_run *run)
         added = NULL;
     }
     TSR__TRY(multiply(run, y2, product->x2, product->weight, bias));
+    TSR__TRY(tsr__adapter_terms_add(&run->row->linear, run->temps, &run->adapters, 0, 0,
+                                    run->row->linear.output_size, y2));
     return add_to_y(run, added);
 }
 
-tsr_status tsr__product_reduced(const tsr__row_linear *row, tsr__temps *temps,
-                                const tsr__reduced_product *product)
+static tsr_status multiply_ranks(reduced_run *all)
 {
-    const tsr__linear *linear = &row->linear;
-    reduced_run run = {.row = row, .temps = temps, .product = product};
-    if (linear->base.size == 1)
-        return multiply_one_rank(&run);
+    reduced_run run = *all;
+    const tsr__reduced_product *product = run.product;
+    const tsr__linear *linear = &run.row->linear;
     run.dtype = linear->reduce_f32 ? TSR_F32 : tsr_tensor_layout(product->y)->dtype;
     /* If y is divided along its columns, a range of columns could belong to other ranks, so the
      * product is not divided into chunks. */
     bool features_divided = product->dim == product->whole->ndim - 1;
     int64_t m = rows_of(product->x2), n = tsr_tensor_layout(product->weight)->shape[0];
     uint64_t size_bytes = (uint64_t)tsr_layout_count(product->whole) * tsr_dtype_size(run.dtype);
-    run.count =
-        features_divided ? 1 : count_chunks(row, m, n, size_bytes, product->dim < 0, &run.by_rows);
+    run.count = features_divided
+                    ? 1
+                    : count_chunks(run.row, m, n, size_bytes, product->dim < 0, &run.by_rows);
     tsr_status status = run_chunks(&run);
     for (int i = 0; i < run.count; i++)
         tsr_request_cancel(&run.chunk[i].request);
     return status == TSR_OK ? add_to_y(&run, product->added) : status;
+}
+
+tsr_status tsr__product_reduced(const tsr__row_linear *row, tsr__temps *temps,
+                                const tsr__reduced_product *product)
+{
+    reduced_run run = {.row = row, .temps = temps, .product = product};
+    tsr_status status = tsr__adapter_terms_find(&row->linear, temps, product->x2, &run.adapters);
+    if (status == TSR_OK)
+        status = row->linear.base.size == 1 ? multiply_one_rank(&run) : multiply_ranks(&run);
+    tsr__free(run.adapters.term);
+    return status;
 }

@@ -1,7 +1,7 @@
 /* Passes of row-parallel layers. From some features of x, each rank computes a contribution to all
  * features of y. The forward pass sums the contributions over the ranks and then adds the bias. The
  * backward pass sends nothing, unless dy is divided, or x was not divided. */
-#include "parallel/layers/linear.h"
+#include "parallel/layers/adapter.h"
 
 #include "gpu/internal.h"
 
@@ -168,6 +168,7 @@ typedef struct backward_pass {
     tsr__row_linear *row;
     tsr__temps *temps;
     const tsr_tensor *x;      /* the x that was passed to the forward pass */
+    const tsr_tensor *full_x; /* the same, gathered if that is needed */
     const tsr_tensor *factor; /* see tsr__row_backward_times in linear.h; or NULL */
     tsr_request *gathering;
 } backward_pass;
@@ -205,7 +206,15 @@ static tsr_status add_parameter_grads(tsr__row_linear *row, const tsr_tensor *dy
     return row->linear.has_bias ? tsr__parameter_add_bias_grad(layer, 1, dy2) : TSR_OK;
 }
 
-/* dx2 = dy2 · weight, multiplied by pass->factor. */
+/* The backward pass of the layer's adapters. dx2 may be NULL. */
+static tsr_status adapters_backward(backward_pass *pass, const tsr_tensor *dy2, tsr_tensor *dx2)
+{
+    tsr_tensor *x2;
+    TSR__TRY(local_features(pass->row, pass->temps, pass->full_x, &x2));
+    return tsr__adapters_backward(&pass->row->linear, pass->temps, dy2, x2, dx2);
+}
+
+/* dx2 = the gradient of x through weight and adapters, multiplied by pass->factor. */
 static tsr_status row_multiply_back(backward_pass *pass, tsr_tensor *dx2, const tsr_tensor *dy2)
 {
     const tsr__linear *linear = &pass->row->linear;
@@ -213,15 +222,19 @@ static tsr_status row_multiply_back(backward_pass *pass, tsr_tensor *dx2, const 
     const tsr_tensor *weight;
     tsr_tensor *factor2 = NULL;
     bool recorded = false;
+    const bool adapted = tsr__layer_is_adapted(&linear->base);
     TSR__TRY(
         tsr__weight_floats(linear, pass->temps, linear->base.parameter[0]->seen.tensor, &weight));
-    if (pass->factor) {
+    if (pass->factor)
         TSR__TRY(tsr__temp_flatten(pass->temps, pass->factor, &factor2));
+    if (pass->factor && !adapted) {
         TSR__TRY(tsr__matmul_times(stream, dx2, dy2, weight, factor2, &recorded));
     }
     if (recorded)
         return TSR_OK;
     TSR__TRY(tsr_matmul(stream, dx2, dy2, weight, NULL));
+    if (adapted)
+        TSR__TRY(adapters_backward(pass, dy2, dx2));
     return factor2 ? tsr_binary(stream, dx2, dx2, factor2, TSR_BINARY_MUL) : TSR_OK;
 }
 
@@ -253,11 +266,13 @@ static tsr_status run_backward(backward_pass *pass, const tsr_layer_saved *saved
     tsr_layer *layer = &row->linear.base;
     tsr_tensor *dy2, *x2, *result = NULL;
     TSR__TRY(whole_gradient(pass, dy, &dy2));
+    pass->full_x = saved->gathered_x ? saved->gathered_x : saved->x;
     if (dx)
         TSR__TRY(input_gradient(pass, dy2, &result));
+    else if (tsr__layer_is_adapted(layer))
+        TSR__TRY(adapters_backward(pass, dy2, NULL));
     if (!layer->frozen) {
-        TSR__TRY(local_features(row, pass->temps, saved->gathered_x ? saved->gathered_x : saved->x,
-                                &x2));
+        TSR__TRY(local_features(row, pass->temps, pass->full_x, &x2));
         TSR__TRY(add_parameter_grads(row, dy2, x2));
     }
     if (!dx)

@@ -206,11 +206,12 @@ static tsr_status branch_backward(block *b, const residual_branch *of, const tsr
     const int norm = of->norm, layer = of->layer;
     tsr_tensor *made = NULL, *dinput = NULL, *out = NULL;
     const tsr_tensor *dlayer = NULL;
+    const bool trains_norm = norm >= 0 && !b->base.child[norm]->frozen;
     tsr_status status = begin_backward(b, of, &temps, saved, dy, &made, &dlayer);
     if (status == TSR_OK)
         status = tsr_layer_backward(b->base.child[layer], saved->child[layer], dlayer,
-                                    norm >= 0 || dx ? &dinput : NULL);
-    if (status == TSR_OK && norm >= 0)
+                                    trains_norm || dx ? &dinput : NULL);
+    if (status == TSR_OK && norm >= 0 && (trains_norm || dx))
         status =
             dx ? tsr__norm_backward_added(b->base.child[norm], saved->child[norm], dinput, dy, &out)
                : tsr_layer_backward(b->base.child[norm], saved->child[norm], dinput, NULL);

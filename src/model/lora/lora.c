@@ -1,0 +1,225 @@
+/* Creates adapters, attaches them to the layers of a stack, and divides their parameters. */
+#include <math.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "base/struct_size.h"
+#include "model/lora/lora.h"
+#include "parallel/internal.h"
+
+#define USUAL_RANK 8
+#define MAX_RANK 65536
+
+/* Creating ----------------------------------------------------------------------------------- */
+
+tsr_status tsr__lora_new(const tsr_lora_params *params, tsr_lora **out)
+{
+    tsr_lora *lora = tsr__calloc(1, sizeof *lora);
+    if (!lora)
+        return TSR_ERR_NO_MEMORY;
+    lora->stack = params->stack;
+    lora->trainable = params->trainable;
+    lora->name = tsr__strdup(params->name ? params->name : "default");
+    if (!lora->name) {
+        tsr__free(lora);
+        return TSR_ERR_NO_MEMORY;
+    }
+    *out = lora;
+    return TSR_OK;
+}
+
+/* Attaches the modules of one block, which follow each other from `first` on. */
+static tsr_status attach_block(tsr_lora *lora, tsr_layer *set, const uint64_t *seed, size_t first,
+                               size_t count)
+{
+    const tsr__lora_module *modules = &lora->modules[first];
+    tsr__adapter_part parts[TSR__LORA_TARGETS];
+    char names[TSR__LORA_TARGETS][2][TSR__LORA_NAME];
+    for (size_t i = 0; i < count; i++) {
+        TSR__TRY(tsr__lora_parameter_name(lora->stack, &modules[i], 'A', names[i][0]));
+        TSR__TRY(tsr__lora_parameter_name(lora->stack, &modules[i], 'B', names[i][1]));
+        parts[i] = (tsr__adapter_part){.weight = tsr__lora_targets[modules[i].target].ours,
+                                       .name_a = names[i][0],
+                                       .name_b = names[i][1],
+                                       .rank = modules[i].rank,
+                                       .scale = tsr__lora_scale(lora, &modules[i])};
+    }
+    return tsr__adapters_attach(set, lora->stack->blocks[modules->layer - lora->stack->first_layer],
+                                (int)count, parts, seed);
+}
+
+static tsr_status attach_blocks(tsr_lora *lora, tsr_layer *set, const uint64_t *seed)
+{
+    const tsr_stack *s = lora->stack;
+    for (size_t i = 0; i < lora->module_count;) {
+        const int layer = lora->modules[i].layer;
+        size_t next = i;
+        while (next < lora->module_count && lora->modules[next].layer == layer)
+            next++;
+        if (layer >= s->first_layer && layer < s->first_layer + s->layer_count)
+            TSR__TRY(attach_block(lora, set, seed, i, next - i));
+        i = next;
+    }
+    return TSR_OK;
+}
+
+tsr_status tsr__lora_attach(tsr_lora *lora, const uint64_t *seed)
+{
+    tsr_stack *s = lora->stack;
+    tsr__stack_adapter **at = &s->adapters;
+    TSR__TRY(tsr__adapters_create(s->group, lora->name, lora->trainable, &lora->adapter.layer));
+    TSR__TRY(attach_blocks(lora, lora->adapter.layer, seed));
+    lora->adapter.is_enabled = true;
+    while (*at)
+        at = &(*at)->next;
+    *at = &lora->adapter;
+    lora->is_attached = true;
+    return TSR_OK;
+}
+
+void tsr__lora_freeze(const tsr_lora *lora)
+{
+    if (lora->trainable && !lora->stack->sharded)
+        tsr__stack_freeze(lora->stack);
+}
+
+static tsr_status check_params(const tsr_lora_params *p)
+{
+    TSR__REQUIRE(p->stack, "lora: stack is NULL");
+    TSR__REQUIRE(p->rank >= 0 && p->rank <= MAX_RANK, "lora: rank is %d; 1 to %d are possible",
+                 p->rank, MAX_RANK);
+    TSR__REQUIRE(isfinite(p->alpha) && p->alpha >= 0,
+                 "lora: alpha is %g; a number above 0 is needed", p->alpha);
+    TSR__REQUIRE(p->targets < 1U << TSR__LORA_TARGETS, "lora: targets is 0x%x; 0x%x has all",
+                 p->targets, (1U << TSR__LORA_TARGETS) - 1);
+    return TSR_OK;
+}
+
+/* Lists the modules that `targets` asks for. */
+static tsr_status add_modules(tsr_lora *lora, unsigned targets)
+{
+    unsigned found = 0;
+    for (int layer = 0; layer < lora->stack->config->layers; layer++)
+        for (int t = 0; t < TSR__LORA_TARGETS; t++) {
+            bool added = false;
+            if (targets == 0 || targets & tsr__lora_targets[t].flag)
+                TSR__TRY(tsr__lora_add_module(lora, layer, t, &added));
+            found |= added ? tsr__lora_targets[t].flag : 0;
+        }
+    for (int t = 0; t < TSR__LORA_TARGETS; t++)
+        TSR__REQUIRE(!(targets & ~found & tsr__lora_targets[t].flag),
+                     "lora: no layer of the model has %s", tsr__lora_targets[t].ours);
+    TSR__REQUIRE(found != 0, "lora: no layer of the model can have an adapter");
+    return TSR_OK;
+}
+
+tsr_status tsr_lora_create(const tsr_lora_params *params, tsr_lora **out)
+{
+    tsr_lora *lora = NULL;
+    TSR__REQUIRE(params && out, "lora: %s is NULL", params ? "out" : "params");
+    TSR__TAKE(tsr_lora_params, params);
+    TSR__TRY(check_params(params));
+    TSR__TRY(tsr__lora_new(params, &lora));
+    lora->rank = params->rank > 0 ? params->rank : USUAL_RANK;
+    lora->alpha = params->alpha > 0 ? params->alpha : 2.0 * lora->rank;
+    lora->rank_stabilised = params->rank_stabilised;
+    const uint64_t seed = (uint64_t)params->seed;
+    tsr_status status = add_modules(lora, params->targets);
+    if (status == TSR_OK)
+        status = tsr__lora_attach(lora, &seed);
+    if (status != TSR_OK) {
+        tsr_lora_destroy(&lora);
+        return status;
+    }
+    tsr__lora_freeze(lora);
+    *out = lora;
+    return TSR_OK;
+}
+
+void tsr_lora_destroy(tsr_lora **lora)
+{
+    if (!lora || !*lora)
+        return;
+    tsr_lora *closing = *lora;
+    *lora = NULL;
+    if (closing->is_attached) {
+        tsr__stack_adapter **at = &closing->stack->adapters;
+        while (*at != &closing->adapter)
+            at = &(*at)->next;
+        *at = closing->adapter.next;
+    }
+    tsr_fsdp_destroy(&closing->adapter.sharded);
+    tsr_layer_destroy(&closing->adapter.layer);
+    tsr__free(closing->modules);
+    tsr__free(closing->name);
+    tsr__free(closing);
+}
+
+/* Use ---------------------------------------------------------------------------------------- */
+
+void tsr_lora_set_enabled(tsr_lora *lora, bool enabled)
+{
+    if (!lora)
+        return;
+    lora->adapter.is_enabled = enabled;
+    tsr__adapters_enable(lora->adapter.layer, enabled);
+}
+
+static tsr_status check_trainable(const tsr_lora *lora)
+{
+    TSR__REQUIRE(lora, "lora: lora is NULL");
+    TSR__REQUIRE(lora->trainable, "lora: adapter '%s' is not trainable", lora->name);
+    return TSR_OK;
+}
+
+static tsr_status divide(tsr_lora *lora, const tsr_fsdp_params *params, bool is_new)
+{
+    TSR__TRY(check_trainable(lora));
+    TSR__TAKE(tsr_fsdp_params, params);
+    TSR__REQUIRE(params->unit_count == 0 && !params->units && !params->plan,
+                 "lora: unit_count is %d; the unit is the adapter's own, and needs no plan",
+                 params->unit_count);
+    TSR__REQUIRE(!is_new || !lora->adapter.sharded, "lora: the parameters are sharded already");
+    tsr_fsdp_params own = *params;
+    lora->data = params->group ? params->group : tsr_group_default();
+    own.unit_count = 1;
+    own.units = tsr_fsdp_unit(.layer = lora->adapter.layer);
+    return is_new ? tsr_fsdp_create(&own, &lora->adapter.sharded)
+                  : tsr_fsdp_rebuild(&own, &lora->adapter.sharded);
+}
+
+tsr_status tsr_lora_shard(tsr_lora *lora, const tsr_fsdp_params *params)
+{
+    return divide(lora, params, true);
+}
+
+tsr_status tsr_lora_reshard(tsr_lora *lora, const tsr_fsdp_params *params)
+{
+    return divide(lora, params, false);
+}
+
+tsr_status tsr_lora_add_to(tsr_lora *lora, tsr_optimizer *optimizer)
+{
+    TSR__TRY(check_trainable(lora));
+    return lora->adapter.sharded ? tsr_optimizer_add_fsdp(optimizer, lora->adapter.sharded)
+                                 : tsr_optimizer_add_layer(optimizer, lora->adapter.layer);
+}
+
+tsr_status tsr_lora_get_info(const tsr_lora *lora, tsr_lora_info *out)
+{
+    TSR__REQUIRE(lora && out, "lora: %s is NULL", lora ? "out" : "lora");
+    tsr_lora_info info = {.name = lora->name,
+                          .rank = lora->rank,
+                          .alpha = lora->alpha,
+                          .rank_stabilised = lora->rank_stabilised,
+                          .trainable = lora->trainable,
+                          .enabled = lora->adapter.is_enabled};
+    for (size_t i = 0; i < lora->module_count; i++) {
+        const tsr__lora_module *m = &lora->modules[i];
+        info.targets |= tsr__lora_targets[m->target].flag;
+        info.parameters += (uint64_t)(m->rank * (m->inputs + m->outputs));
+    }
+    TSR__GIVE(tsr_lora_info, &info, out);
+    return TSR_OK;
+}

@@ -1,0 +1,100 @@
+/* The internal interface of adapters.
+ *
+ *     lora.c     creates an adapter, attaches it to the layers, and divides its parameters
+ *     modules.c  the weights of a model that an adapter can have, and their names in files
+ *     load.c     reads PEFT folders and GGUF files
+ *     config.c   adapter_config.json
+ *     save.c     writes PEFT folders and GGUF files
+ *
+ * A *module* is a weight of the whole model that has an adapter. */
+#ifndef TSR_MODEL_LORA_LORA_H
+#define TSR_MODEL_LORA_LORA_H
+
+#include "model/stack/stack.h"
+#include "model/weights/weights.h"
+#include "tessera/lora.h"
+
+#define TSR__LORA_TARGETS 7
+
+/* A weight that can have an adapter. */
+typedef struct tsr__lora_target_name {
+    unsigned flag;    /* of tsr_lora_target */
+    const char *ours; /* the weight's name in weights.h */
+} tsr__lora_target_name;
+extern const tsr__lora_target_name tsr__lora_targets[TSR__LORA_TARGETS];
+
+typedef struct tsr__lora_module {
+    int layer, target; /* target: an index of tsr__lora_targets */
+    int64_t inputs, outputs, rank;
+    double alpha;
+} tsr__lora_module;
+
+struct tsr_lora {
+    tsr_stack *stack;
+    char *name;
+    tsr__stack_adapter adapter; /* in the stack's list; its layer is NULL before that */
+    tsr_group *data;            /* the group over which the parameters are sharded */
+    bool is_attached, trainable, rank_stabilised;
+    int rank;
+    double alpha;
+    size_t module_count, module_capacity;
+    tsr__lora_module *modules; /* of the whole model, layer by layer, in the order of the targets */
+};
+
+/* modules.c */
+
+/* Adds a module if the model has this weight, and sets *added. Its rank and alpha are those of the
+ * adapter. */
+tsr_status tsr__lora_add_module(tsr_lora *lora, int layer, int target, bool *added) TSR_NODISCARD;
+
+/* The place of a module's weight in a model's files: the name of its tensor, without the ending
+ * ".weight" (PEFT's name of the module), and which rows of the tensor it is. */
+typedef struct tsr__lora_place {
+    char name[TSR__WEIGHT_NAME];
+    int64_t first_row, all_rows; /* of the tensor, which several of our weights may share */
+    int64_t interleaved_head;    /* as in tsr__weight */
+} tsr__lora_place;
+tsr_status tsr__lora_find_place(const tsr_stack *stack, const tsr__lora_module *module, bool gguf,
+                                tsr__lora_place *out) TSR_NODISCARD;
+
+/* Names of parameters: `which` is 'A' or 'B'. */
+#define TSR__LORA_NAME (TSR__WEIGHT_NAME + 48)
+tsr_status tsr__lora_parameter_name(const tsr_stack *stack, const tsr__lora_module *module,
+                                    char which, char out[TSR__LORA_NAME]) TSR_NODISCARD;
+/* The name of a tensor in a file: PREFIX module.lora_A.weight, or NAME.weight.lora_a. */
+void tsr__lora_file_name(const tsr__lora_place *place, bool gguf, char which,
+                         char out[TSR__LORA_NAME]);
+float tsr__lora_scale(const tsr_lora *lora, const tsr__lora_module *module);
+
+/* lora.c: Creates an adapter without modules, and attaches it to the layers once it has them.
+ * Without a seed, A and B have no values yet. */
+tsr_status tsr__lora_new(const tsr_lora_params *params, tsr_lora **out) TSR_NODISCARD;
+tsr_status tsr__lora_attach(tsr_lora *lora, const uint64_t *seed) TSR_NODISCARD;
+/* Freezes the stack's layers, if the adapter is trained and they are not. */
+void tsr__lora_freeze(const tsr_lora *lora);
+
+/* config.c */
+
+#define TSR__LORA_PATTERNS 256
+/* What adapter_config.json says. */
+typedef struct tsr__lora_pattern {
+    char *module; /* the end of a module's name */
+    double value;
+} tsr__lora_pattern;
+typedef struct tsr__lora_config {
+    int64_t rank;
+    double alpha;
+    bool rank_stabilised;
+    int rank_count, alpha_count;
+    tsr__lora_pattern ranks[TSR__LORA_PATTERNS], alphas[TSR__LORA_PATTERNS];
+} tsr__lora_config;
+/* Reads the file; the caller calls tsr__lora_config_finish afterwards, also after an error. */
+tsr_status tsr__lora_config_read(const char *path, tsr__lora_config *out) TSR_NODISCARD;
+void tsr__lora_config_finish(tsr__lora_config *config);
+/* Returns the value of the first pattern for a module, otherwise `usual`. */
+double tsr__lora_pattern_value(const tsr__lora_pattern *patterns, int count, const char *module,
+                               double usual);
+/* Prints the file, which the caller must free. */
+tsr_status tsr__lora_config_print(const tsr_lora *lora, char **text, size_t *length) TSR_NODISCARD;
+
+#endif

@@ -1,0 +1,374 @@
+/* Writes adapters. The first rank of each stage gathers A and B of its layers, and all stages write
+ * them as PEFT has them. A GGUF file is made from that by the first rank of the first stage. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/error.h"
+#include "model/lora/lora.h"
+#include "model/weights/source.h"
+#include "parallel/internal.h"
+#include "shard/formats/gguf_write.h"
+
+typedef struct saved_tensor {
+    char name[TSR__LORA_NAME];
+    tsr_tensor *memory;
+} saved_tensor;
+
+typedef struct saving {
+    tsr_lora *lora;
+    bool writes; /* this rank is the first of its stage */
+    saved_tensor *tensors;
+    size_t count, capacity;
+} saving;
+
+/* Gathering ---------------------------------------------------------------------------------- */
+
+static tsr_status gather(const tsr_lora *lora, const char *name, tsr_tensor **out)
+{
+    const tsr_layer *set = lora->adapter.layer;
+    for (int i = 0; i < tsr_layer_parameter_count(set); i++)
+        if (strcmp(tsr_layer_parameter(set, i)->name, name) == 0)
+            return tsr_layer_gather_parameter(set, i, out);
+    return tsr__fail(TSR_ERR_NOT_FOUND, "lora: there is no parameter %s", name);
+}
+
+/* Gives the tensor called `name`. A new one is [rows, columns], with zeros. */
+static tsr_status need_tensor(saving *s, const char *name, int64_t rows, int64_t columns,
+                              saved_tensor **out)
+{
+    const int64_t shape[2] = {rows, columns};
+    void *tensors = s->tensors;
+    if (s->count > 0 && strcmp(s->tensors[s->count - 1].name, name) == 0) {
+        *out = &s->tensors[s->count - 1];
+        return TSR_OK;
+    }
+    TSR__TRY(tsr__grow(&tensors, &s->capacity, s->count + 1, sizeof *s->tensors));
+    s->tensors = tensors;
+    saved_tensor *added = &s->tensors[s->count];
+    *added = (saved_tensor){0};
+    snprintf(added->name, sizeof added->name, "%s", name);
+    TSR__TRY(tsr_tensor_create(s->lora->stack->device, TSR_F32, 2, shape, &added->memory));
+    s->count++;
+    *out = added;
+    return tsr_fill(s->lora->stack->stream, added->memory, 0);
+}
+
+/* Keeps a matrix as rows `first_row` … of a tensor of the file. */
+static tsr_status keep_rows(saving *s, const char *name, int64_t all_rows, int64_t first_row,
+                            const tsr_tensor *matrix)
+{
+    const tsr_layout *layout = tsr_tensor_layout(matrix);
+    saved_tensor *to;
+    tsr_tensor *rows = NULL;
+    TSR__TRY(need_tensor(s, name, all_rows, layout->shape[1], &to));
+    TSR__TRY(tsr_tensor_slice(to->memory, 0, first_row, first_row + layout->shape[0], 1, &rows));
+    const tsr_status status = tsr_copy(s->lora->stack->stream, rows, matrix);
+    tsr_tensor_destroy(&rows);
+    return status;
+}
+
+/* Gathers A or B of a module. */
+static tsr_status save_half(saving *s, const tsr__lora_module *m, char which)
+{
+    const bool is_a = which == 'A';
+    char parameter[TSR__LORA_NAME], name[TSR__LORA_NAME];
+    tsr__lora_place place;
+    tsr_tensor *matrix = NULL;
+    TSR__TRY(tsr__lora_parameter_name(s->lora->stack, m, which, parameter));
+    TSR__TRY(tsr__lora_find_place(s->lora->stack, m, false, &place));
+    tsr__lora_file_name(&place, false, which, name);
+    TSR__TRY(gather(s->lora, parameter, &matrix));
+    tsr_status status = TSR_OK;
+    if (s->writes)
+        status =
+            keep_rows(s, name, is_a ? m->rank : place.all_rows, is_a ? 0 : place.first_row, matrix);
+    tsr_tensor_destroy(&matrix);
+    return status;
+}
+
+/* All A of a layer come before all B, so that weights of one tensor follow each other. */
+static tsr_status gather_modules(saving *s)
+{
+    const tsr_lora *lora = s->lora;
+    const int first = lora->stack->first_layer, end = first + lora->stack->layer_count;
+    for (size_t i = 0; i < lora->module_count;) {
+        const int layer = lora->modules[i].layer;
+        size_t next = i;
+        while (next < lora->module_count && lora->modules[next].layer == layer)
+            next++;
+        for (size_t j = i; layer >= first && layer < end && j < next; j++)
+            TSR__TRY(save_half(s, &lora->modules[j], 'A'));
+        for (size_t j = i; layer >= first && layer < end && j < next; j++)
+            TSR__TRY(save_half(s, &lora->modules[j], 'B'));
+        i = next;
+    }
+    return TSR_OK;
+}
+
+static tsr_status gather_all(saving *s)
+{
+    tsr_fsdp *sharded = s->lora->adapter.sharded;
+    if (!sharded)
+        return gather_modules(s);
+    TSR__TRY(tsr_fsdp_begin(sharded, 0, TSR_PASS_FORWARD));
+    const tsr_status status = gather_modules(s);
+    if (status == TSR_OK)
+        return tsr_fsdp_end(sharded, 0);
+    tsr__fsdp_abandon(sharded, 0);
+    return status;
+}
+
+/* Writing ------------------------------------------------------------------------------------ */
+
+static tsr_status write_tensors(saving *s, const char *path, tsr_comm *stages)
+{
+    if (!s->writes)
+        return TSR_OK;
+    tsr_checkpoint_entry *entries = tsr__calloc(s->count, sizeof *entries);
+    if (!entries)
+        return TSR_ERR_NO_MEMORY;
+    for (size_t i = 0; i < s->count; i++) {
+        const tsr_layout *layout = tsr_tensor_layout(s->tensors[i].memory);
+        entries[i] =
+            (tsr_checkpoint_entry){.struct_size = sizeof *entries,
+                                   .name = s->tensors[i].name,
+                                   .dtype = TSR_F32,
+                                   .ndim = 2,
+                                   .shape = {layout->shape[0], layout->shape[1]},
+                                   .shard_dim = -1,
+                                   .count = (uint64_t)(layout->shape[0] * layout->shape[1]),
+                                   .tensor = s->tensors[i].memory};
+    }
+    const tsr_status status =
+        tsr_checkpoint_save(path, stages, s->lora->stack->stream, (int)s->count, entries,
+                            tsr_checkpoint_params(.stages = stages));
+    tsr__free(entries);
+    return status;
+}
+
+static tsr_status cannot(const char *what, const char *path)
+{
+    return tsr__fail(TSR_ERR_IO, "lora: cannot %s %s: %s", what, path, strerror(errno));
+}
+
+/* Writes a file under a temporary name, and renames it. */
+static tsr_status write_file(const char *path, const void *first, size_t first_size,
+                             const void *rest, size_t rest_size)
+{
+    char *partial = tsr__path_join(path, ".partial");
+    if (!partial)
+        return TSR_ERR_NO_MEMORY;
+    FILE *file = fopen(partial, "wb");
+    bool written = file && fwrite(first, 1, first_size, file) == first_size &&
+                   fwrite(rest, 1, rest_size, file) == rest_size && fflush(file) == 0 &&
+                   fsync(fileno(file)) == 0;
+    tsr_status status = written ? TSR_OK : cannot("write", partial);
+    if (file && fclose(file) != 0 && status == TSR_OK)
+        status = cannot("write", partial);
+    if (status == TSR_OK && rename(partial, path) != 0)
+        status = cannot("rename a file to", path);
+    if (status != TSR_OK && file)
+        (void)remove(partial);
+    tsr__free(partial);
+    return status;
+}
+
+/* GGUF --------------------------------------------------------------------------------------- */
+
+/* Gives the place in the GGUF file of tensor `index` of the PEFT file, and the module that it is of
+ * (the first one, if several weights have the tensor). */
+static const tsr__lora_module *module_of(const tsr_lora *lora, const char *name, char *which,
+                                         tsr__lora_place *place)
+{
+    char own[TSR__LORA_NAME];
+    for (size_t i = 0; i < lora->module_count; i++) {
+        const tsr__lora_module *m = &lora->modules[i];
+        for (*which = 'A'; *which <= 'B'; ++*which) {
+            if (tsr__lora_find_place(lora->stack, m, false, place) != TSR_OK)
+                return NULL;
+            tsr__lora_file_name(place, false, *which, own);
+            if (strcmp(own, name) == 0)
+                return tsr__lora_find_place(lora->stack, m, true, place) == TSR_OK ? m : NULL;
+        }
+    }
+    return NULL;
+}
+
+/* The number that llama.cpp divides by the rank to get the scale. */
+static double alpha_of(const tsr_lora *lora, const tsr__lora_module *m)
+{
+    return (double)tsr__lora_scale(lora, m) * (double)m->rank;
+}
+
+/* Puts the rows of a matrix [rows, columns] of q or k, whose heads have `head` rows, into the order
+ * of adjacent pairs. */
+static void interleave(const float *from, int64_t rows, int64_t columns, int64_t head, float *to)
+{
+    for (int64_t row = 0; row < rows; row++) {
+        const int64_t in = row % head, half = head / 2,
+                      target = row - in + in % half * 2 + in / half;
+        memcpy(to + target * columns, from + row * columns, (size_t)columns * sizeof *to);
+    }
+}
+
+typedef struct gguf_file {
+    const tsr_lora *lora;
+    tsr__model_files from;
+    tsr__gguf_writer writer;
+    double alpha; /* of the whole file */
+    uint8_t *weights;
+} gguf_file;
+
+static tsr_status put_keys(gguf_file *f)
+{
+    const char *family = f->lora->stack->family->gguf;
+    TSR__TRY(tsr__gguf_put_string(&f->writer, "general.architecture", family, strlen(family)));
+    TSR__TRY(tsr__gguf_put_string(&f->writer, "general.type", "adapter", 7));
+    TSR__TRY(tsr__gguf_put_string(&f->writer, "adapter.type", "lora", 4));
+    f->alpha = alpha_of(f->lora, &f->lora->modules[0]);
+    return tsr__gguf_put_f32(&f->writer, "adapter.lora.alpha", (float)f->alpha);
+}
+
+/* Copies a tensor's values, in the order and with the factor that the GGUF file needs. */
+static tsr_status copy_values(gguf_file *f, tsr__weight_source *source, const tsr_shard_param *from,
+                              const tsr__lora_module *m, char which, const tsr__lora_place *place,
+                              float *out)
+{
+    const uint64_t count = (uint64_t)(from->shape[0] * from->shape[1]), bytes = count * 4;
+    if (which == 'A' || place->interleaved_head == 0) {
+        TSR__TRY(tsr__weight_source_read(source, from, 0, bytes, out));
+    } else {
+        float *values = tsr__calloc((size_t)count, sizeof *values);
+        if (!values)
+            return TSR_ERR_NO_MEMORY;
+        const tsr_status status = tsr__weight_source_read(source, from, 0, bytes, values);
+        if (status == TSR_OK)
+            interleave(values, from->shape[0], from->shape[1], place->interleaved_head, out);
+        tsr__free(values);
+        TSR__TRY(status);
+    }
+    const double factor = alpha_of(f->lora, m) / f->alpha;
+    for (uint64_t i = 0; which == 'B' && factor != 1 && i < count; i++)
+        out[i] = (float)((double)out[i] * factor);
+    return TSR_OK;
+}
+
+/* Adds all tensors to the header or, in the second pass, their values to the weights. */
+static tsr_status add_tensors(gguf_file *f, tsr__weight_source *source)
+{
+    uint64_t at = 0;
+    for (uint64_t i = 0; i < tsr_shard_list_param_count(f->from.list); i++) {
+        const tsr_shard_param *from = tsr_shard_list_param(f->from.list, i);
+        char name[TSR__LORA_NAME], which;
+        tsr__lora_place place;
+        uint64_t offset = 0, size = 0;
+        const tsr__lora_module *m = module_of(f->lora, from->name, &which, &place);
+        TSR__REQUIRE(m, "lora: there is no module for tensor %s", from->name);
+        tsr__lora_file_name(&place, true, which, name);
+        if (f->weights) {
+            TSR__TRY(copy_values(f, source, from, m, which, &place, (float *)(f->weights + at)));
+            size = (uint64_t)(from->shape[0] * from->shape[1]) * 4;
+            at += (size + TSR__GGUF_ALIGNMENT - 1) / TSR__GGUF_ALIGNMENT * TSR__GGUF_ALIGNMENT;
+            continue;
+        }
+        tsr_shard_param to = *from;
+        to.name = name;
+        TSR__TRY(tsr__gguf_put_tensor(&f->writer, &to, &offset, &size));
+    }
+    return TSR_OK;
+}
+
+static tsr_status write_gguf(gguf_file *f, const char *path)
+{
+    uint8_t *header = NULL;
+    size_t size = 0;
+    tsr__weight_source source;
+    TSR__TRY(put_keys(f));
+    TSR__TRY(add_tensors(f, NULL));
+    TSR__TRY(tsr__gguf_header(&f->writer, &header, &size));
+    f->weights = tsr__calloc((size_t)f->writer.weights_bytes + TSR__GGUF_ALIGNMENT, 1);
+    tsr_status status = f->weights ? TSR_OK : TSR_ERR_NO_MEMORY;
+    if (status == TSR_OK) {
+        tsr__weight_source_init("lora", &f->from, &source);
+        status = add_tensors(f, &source);
+        tsr__weight_source_finish(&source);
+    }
+    if (status == TSR_OK)
+        status = write_file(path, header, size, f->weights, (size_t)f->writer.weights_bytes);
+    tsr__free(f->weights);
+    tsr__free(header);
+    return status;
+}
+
+/* Converts the PEFT tensors in the file `from`. */
+static tsr_status convert(const tsr_lora *lora, const char *from, const char *path)
+{
+    gguf_file f = {.lora = lora};
+    tsr_status status = tsr__model_files_open_weights(from, &f.from);
+    if (status == TSR_OK)
+        status = write_gguf(&f, path);
+    tsr__gguf_writer_finish(&f.writer);
+    tsr__model_files_finish(&f.from);
+    return status;
+}
+
+/* Saving ------------------------------------------------------------------------------------- */
+
+static tsr_status save_gguf(saving *s, const char *path, tsr_comm *stages)
+{
+    char *tensors = tsr__path_join(path, ".safetensors");
+    tsr_status status = tensors ? TSR_OK : TSR_ERR_NO_MEMORY;
+    if (status == TSR_OK)
+        status = write_tensors(s, tensors, stages);
+    if (status == TSR_OK && s->writes && s->lora->stack->is_first)
+        status = convert(s->lora, tensors, path);
+    if (tensors && s->writes && s->lora->stack->is_first)
+        (void)remove(tensors);
+    tsr__free(tensors);
+    return status;
+}
+
+static tsr_status save_peft(saving *s, const char *folder, tsr_comm *stages)
+{
+    char *tensors = tsr__path_join(folder, "/adapter_model.safetensors"),
+         *config = tsr__path_join(folder, "/adapter_config.json"), *text = NULL;
+    const bool is_first = s->writes && s->lora->stack->is_first;
+    size_t length = 0;
+    tsr_status status = tensors && config ? TSR_OK : TSR_ERR_NO_MEMORY;
+    if (status == TSR_OK && s->writes && mkdir(folder, 0777) != 0 && errno != EEXIST)
+        status = cannot("create folder", folder);
+    if (status == TSR_OK)
+        status = write_tensors(s, tensors, stages);
+    if (status == TSR_OK && is_first)
+        status = tsr__lora_config_print(s->lora, &text, &length);
+    if (status == TSR_OK && is_first)
+        status = write_file(config, text, length, NULL, 0);
+    tsr__free(text);
+    tsr__free(tensors);
+    tsr__free(config);
+    return status;
+}
+
+tsr_status tsr_lora_save(tsr_lora *lora, const char *path, tsr_lora_format format, tsr_comm *stages)
+{
+    TSR__REQUIRE(lora && path, "lora: %s is NULL", lora ? "path" : "lora");
+    TSR__REQUIRE(format == TSR_LORA_PEFT || format == TSR_LORA_GGUF,
+                 "lora: format %d is not a tsr_lora_format", (int)format);
+    tsr_fsdp *sharded = lora->adapter.sharded;
+    saving s = {.lora = lora,
+                .writes = tsr_group_rank(lora->stack->group) == 0 &&
+                          (!sharded || tsr_group_rank(lora->data) == 0)};
+    tsr_status status = gather_all(&s);
+    if (status == TSR_OK)
+        status =
+            format == TSR_LORA_PEFT ? save_peft(&s, path, stages) : save_gguf(&s, path, stages);
+    for (size_t i = 0; i < s.count; i++)
+        tsr_tensor_destroy(&s.tensors[i].memory);
+    tsr__free(s.tensors);
+    return status;
+}

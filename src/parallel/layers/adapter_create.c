@@ -1,0 +1,308 @@
+/* Sets of adapters: creating and attaching them, and the gradients of parameters that all ranks
+ * have.
+ */
+#include "parallel/layers/adapter.h"
+
+#include <string.h>
+
+#include "parallel/internal.h"
+
+/* Gradients of parameters that all ranks have ------------------------------------------------ */
+
+/* A set of adapters: its children are tsr__adapter. */
+typedef struct adapters {
+    tsr_layer base;
+    /* The contributions of this rank to gradients of parameters that every rank has; NULL if there
+     * are none */
+    tsr_tensor *contributions;
+} adapters;
+
+static int64_t elements_of(const tsr_parameter *seen)
+{
+    return seen->global_shape[0] * seen->global_shape[1];
+}
+
+/* Returns whether this rank computes only a contribution to a parameter's gradient. */
+static bool is_replicated(const tsr_layer *layer, int index)
+{
+    return layer->size > 1 && layer->parameter[index]->seen.shard_dim < 0;
+}
+
+static tsr_status give_contributions(adapters *set)
+{
+    int64_t at = 0;
+    for (int c = 0; c < set->base.child_count; c++) {
+        tsr__adapter *adapter = (tsr__adapter *)set->base.child[c];
+        for (int i = 0; i < adapter->base.parameter_count; i++) {
+            const tsr_parameter *seen = &adapter->base.parameter[i]->seen;
+            tsr_tensor *range = NULL;
+            if (!is_replicated(&adapter->base, i))
+                continue;
+            TSR__TRY(
+                tsr_tensor_slice(set->contributions, 0, at, at + elements_of(seen), 1, &range));
+            const tsr_status status =
+                tsr_tensor_reshape(range, 2, seen->global_shape, &adapter->contribution[i]);
+            tsr_tensor_destroy(&range);
+            TSR__TRY(status);
+            at += elements_of(seen);
+        }
+    }
+    return TSR_OK;
+}
+
+static void drop_contributions(adapters *set)
+{
+    for (int c = 0; c < set->base.child_count; c++)
+        for (int i = 0; i < 2 * TSR__MAX_ADAPTED; i++)
+            tsr_tensor_destroy(&((tsr__adapter *)set->base.child[c])->contribution[i]);
+    tsr_tensor_destroy(&set->contributions);
+}
+
+tsr_status tsr__adapters_begin_backward(tsr_layer *layer)
+{
+    adapters *set = (adapters *)layer;
+    int64_t total = 0;
+    if (layer->frozen)
+        return TSR_OK;
+    if (set->contributions)
+        return tsr_fill(layer->stream, set->contributions, 0);
+    for (int c = 0; c < layer->child_count; c++)
+        for (int i = 0; i < layer->child[c]->parameter_count; i++)
+            if (is_replicated(layer->child[c], i))
+                total += elements_of(&layer->child[c]->parameter[i]->seen);
+    if (total == 0)
+        return TSR_OK;
+    TSR__TRY(tsr_tensor_create(layer->device, TSR_F32, 1, &total, &set->contributions));
+    tsr_status status = give_contributions(set);
+    if (status == TSR_OK)
+        status = tsr_fill(layer->stream, set->contributions, 0);
+    if (status != TSR_OK)
+        drop_contributions(set);
+    return status;
+}
+
+tsr_status tsr__adapters_sum(tsr_layer *layer)
+{
+    adapters *set = (adapters *)layer;
+    if (!set->contributions || layer->frozen)
+        return TSR_OK;
+    TSR__TRY(tsr_group_all_reduce(layer->group, set->contributions, TSR_OP_SUM, NULL, NULL));
+    for (int c = 0; c < layer->child_count; c++) {
+        tsr__adapter *adapter = (tsr__adapter *)layer->child[c];
+        for (int i = 0; i < adapter->base.parameter_count; i++) {
+            tsr__layer_parameter *parameter = adapter->base.parameter[i];
+            const tsr_tensor *sum = adapter->contribution[i];
+            if (!sum || !adapter->enabled)
+                continue;
+            TSR__TRY(tsr__parameter_need_grad(&adapter->base, i));
+            TSR__TRY(parameter->grad_empty ? tsr_copy(layer->stream, parameter->seen.grad, sum)
+                                           : tsr_axpy(layer->stream, parameter->seen.grad, 1, sum));
+            parameter->grad_empty = false;
+        }
+    }
+    return TSR_OK;
+}
+
+/* Creating ----------------------------------------------------------------------------------- */
+
+static void finish_adapter(tsr_layer *layer)
+{
+    tsr__adapter *adapter = (tsr__adapter *)layer;
+    for (int i = 0; i < 2 * TSR__MAX_ADAPTED; i++)
+        tsr_tensor_destroy(&adapter->contribution[i]);
+    if (!adapter->target)
+        return;
+    struct tsr__adapter **at = &adapter->target->base.adapters;
+    while (*at && *at != adapter)
+        at = &(*at)->next;
+    if (*at)
+        *at = adapter->next;
+}
+
+static void finish_adapters(tsr_layer *layer)
+{
+    tsr_tensor_destroy(&((adapters *)layer)->contributions);
+}
+
+/* Neither has passes of its own: those of the adapted layers use them. */
+static const tsr__layer_type adapter_type = {.name = "adapter", .finish = finish_adapter},
+                             adapters_type = {.name = "adapters", .finish = finish_adapters};
+
+tsr_status tsr__adapters_create(tsr_group *group, const char *name, bool trainable, tsr_layer **out)
+{
+    TSR__TRY(tsr__layer_new(&adapters_type, sizeof(adapters), group, name, out));
+    (*out)->frozen = !trainable;
+    return TSR_OK;
+}
+
+void tsr__adapters_enable(tsr_layer *layer, bool enabled)
+{
+    for (int i = 0; i < layer->child_count; i++)
+        ((tsr__adapter *)layer->child[i])->enabled = enabled;
+}
+
+/* Returns whether `full` ends in a dot and `name`. */
+static bool ends_in(const char *full, const char *name)
+{
+    const size_t length = strlen(full), suffix = strlen(name);
+    return length > suffix && full[length - suffix - 1] == '.' &&
+           strcmp(full + length - suffix, name) == 0;
+}
+
+/* Finds the linear layer that has the weight called `name` itself, and the weight's index. */
+static tsr_layer *owner_of(tsr_layer *layer, const char *name, int *index)
+{
+    if (layer->type->forward == tsr__column_forward || layer->type->forward == tsr__row_forward)
+        for (int i = 0; i < layer->parameter_count; i++)
+            if (ends_in(layer->parameter[i]->name, name)) {
+                *index = i;
+                return layer;
+            }
+    for (int i = 0; i < layer->child_count; i++) {
+        tsr_layer *found = owner_of(layer->child[i], name, index);
+        if (found)
+            return found;
+    }
+    return NULL;
+}
+
+/* Adds A or B of a part, which is not divided along dimension 0 or 1 if shard_dim is -1. */
+static tsr_status add_parameter(tsr__adapter *adapter, const char *name, int64_t rows,
+                                int64_t columns, int shard_dim, const tsr__division *division,
+                                tsr_init kind, const uint64_t *seed)
+{
+    return tsr__parameter_add(
+        &adapter->base, &(tsr__parameter_spec){.name = name,
+                                               .dtype = TSR_F32,
+                                               .grad_dtype = TSR_F32,
+                                               .ndim = 2,
+                                               .shape = {rows, columns},
+                                               .shard_dim = shard_dim,
+                                               .division = division,
+                                               .init = {.struct_size = sizeof(tsr_init_params),
+                                                        .kind = seed ? kind : TSR_INIT_NONE,
+                                                        .seed = seed ? *seed : 0},
+                                               .fan_in = columns,
+                                               .fan_out = rows});
+}
+
+static tsr_status add_parameters(tsr__adapter *adapter, const tsr__adapter_part *parts,
+                                 const uint64_t *seed)
+{
+    const tsr__row_linear *row = (const tsr__row_linear *)adapter->target;
+    const tsr__column_linear *column = (const tsr__column_linear *)adapter->target;
+    for (int i = 0; i < adapter->a_count; i++)
+        TSR__TRY(add_parameter(adapter, parts[i].name_a, parts[i].rank, adapter->target->input_size,
+                               adapter->is_row ? 1 : -1,
+                               adapter->is_row ? &row->weight_division : NULL, TSR_INIT_TORCH,
+                               seed));
+    for (int i = 0; i < adapter->count; i++) {
+        if (adapter->is_row) {
+            TSR__TRY(add_parameter(adapter, parts[i].name_b, adapter->target->output_size,
+                                   parts[i].rank, -1, NULL, TSR_INIT_ZEROS, seed));
+            continue;
+        }
+        const tsr__column_block *block = &column->block[adapter->part[i].block];
+        TSR__TRY(add_parameter(adapter, parts[i].name_b, block->output_size, parts[i].rank,
+                               block->replicated ? -1 : 0, &block->division, TSR_INIT_ZEROS, seed));
+    }
+    return TSR_OK;
+}
+
+/* Allocates one tensor for A of all parts, and one for B of each. */
+static tsr_status allocate(tsr__adapter *adapter)
+{
+    tsr_layer *layer = &adapter->base;
+    int64_t shape[TSR__PARAMETER_DIMS];
+    tsr_tensor *joint = NULL;
+    tsr__parameter_shape(layer->parameter[0], shape);
+    shape[0] = adapter->ranks;
+    TSR__TRY(tsr_tensor_create(layer->device, TSR_F32, 2, shape, &joint));
+    tsr_status status = TSR_OK;
+    for (int i = 0; status == TSR_OK && i < adapter->count; i++) {
+        tsr__layer_parameter *a = layer->parameter[adapter->part[i].a];
+        const int64_t first = adapter->part[i].first;
+        status = tsr__parameter_allocate(layer, adapter->part[i].b);
+        if (status == TSR_OK && i < adapter->a_count)
+            status = tsr_tensor_slice(joint, 0, first, first + adapter->part[i].rank, 1,
+                                      &a->seen.tensor);
+        if (status == TSR_OK && i < adapter->a_count)
+            status = tsr__initial_fill(a, layer->stream, a->seen.tensor);
+    }
+    tsr_tensor_destroy(&joint);
+    return status;
+}
+
+static tsr_status init_adapter(tsr__adapter *adapter, tsr_layer *target,
+                               const tsr__adapter_part *parts, const int *blocks, int count,
+                               const uint64_t *seed)
+{
+    adapter->target = (tsr__linear *)target;
+    adapter->is_row = target->type->forward == tsr__row_forward;
+    adapter->enabled = true;
+    adapter->count = count;
+    adapter->a_count = count > 1 && strcmp(parts[0].name_a, parts[1].name_a) == 0 ? 1 : count;
+    for (int i = 0; i < count; i++) {
+        const bool has_a = i < adapter->a_count;
+        adapter->part[i] = (tsr__adapted){.block = blocks[i],
+                                          .a = has_a ? i : 0,
+                                          .b = adapter->a_count + i,
+                                          .rank = parts[i].rank,
+                                          .first = has_a ? adapter->ranks : 0,
+                                          .scale = parts[i].scale};
+        adapter->ranks += has_a ? parts[i].rank : 0;
+    }
+    TSR__TRY(add_parameters(adapter, parts, seed));
+    TSR__TRY(allocate(adapter));
+    struct tsr__adapter **at = &target->adapters;
+    while (*at)
+        at = &(*at)->next;
+    *at = adapter;
+    return TSR_OK;
+}
+
+static tsr_status attach(tsr_layer *set, tsr_layer *target, const tsr__adapter_part *parts,
+                         const int *blocks, int count, const uint64_t *seed)
+{
+    tsr_layer *layer = NULL;
+    TSR__TRY(tsr__layer_new(&adapter_type, sizeof(tsr__adapter), set->group, "", &layer));
+    layer->frozen = set->frozen;
+    const tsr_status status =
+        init_adapter((tsr__adapter *)layer, target, parts, blocks, count, seed);
+    if (status != TSR_OK) {
+        tsr_layer_destroy(&layer);
+        return status;
+    }
+    return tsr__layer_add_child(set, layer);
+}
+
+bool tsr__adapters_find(tsr_layer *layer, const char *weight, int64_t *inputs, int64_t *outputs)
+{
+    int index = 0;
+    tsr_layer *owner = owner_of(layer, weight, &index);
+    if (!owner)
+        return false;
+    *outputs = owner->parameter[index]->seen.global_shape[0];
+    *inputs = owner->parameter[index]->seen.global_shape[1];
+    return true;
+}
+
+tsr_status tsr__adapters_attach(tsr_layer *set, tsr_layer *layer, int count,
+                                const tsr__adapter_part *parts, const uint64_t *seed)
+{
+    for (int i = 0; i < count;) {
+        int blocks[TSR__MAX_ADAPTED], index = 0, next = i;
+        tsr_layer *target = owner_of(layer, parts[i].weight, &index);
+        TSR__REQUIRE(target, "%s: it has no weight '%s' that can have an adapter", layer->who,
+                     parts[i].weight);
+        const int each = ((const tsr__linear *)target)->has_bias ? 2 : 1;
+        while (next < count && next - i < TSR__MAX_ADAPTED &&
+               owner_of(layer, parts[next].weight, &index) == target) {
+            blocks[next - i] = index / each;
+            next++;
+        }
+        TSR__TRY(attach(set, target, &parts[i], blocks, next - i, seed));
+        i = next;
+    }
+    return TSR_OK;
+}
