@@ -37,7 +37,7 @@ point "an option of a command" suggests "--strategy" plan --str
 point "kinds of samplers" suggests "weighted" sample w
 point "commands after help" suggests "launch" help la
 point "files after a command without parts" suggests nothing convert mod
-point "options after a file" suggests "--prompt --ids" generate model.gguf --
+point "options after a file" suggests "--prompt --file --ids" generate model.gguf --
 point "parts of checkpoint" suggests "show verify merge" checkpoint ""
 point "options of merge" suggests "--output --force" checkpoint merge --
 point "no commands after a file" suggests nothing generate model.gguf pl

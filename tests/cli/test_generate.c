@@ -161,6 +161,55 @@ START_TEST(grammars_limit_texts)
 }
 END_TEST
 
+/* Prompts from a pipe and from files, by the short names of options, also for two ranks. */
+START_TEST(prompts_are_in_files)
+{
+    char place[] = "/tmp/tessera-prompts-XXXXXX", path[64], arguments[512];
+    ck_assert_ptr_nonnull(mkdtemp(place));
+    snprintf(path, sizeof path, "%s/file", place);
+    (void)with_file("", "Once upon\r\n", path);
+    for (int i = 0; i < (TEST_HAVE_UCX ? 2 : 1); i++) {
+        snprintf(arguments, sizeof arguments,
+                 "%sgenerate " MODEL " -p - -f %s -p Once -n 1 -s 7 -c 60",
+                 i == 0 ? "" : "launch --no-prefix -n 2 -- " TEST_TOOL " ", path);
+        tool_feed("Lily\n", 5);
+        tool_result result = tool_run(arguments);
+        ck_assert_msg(result.exit_code == 0, "%s", result.err);
+        ck_assert_int_eq(tool_count(result.out, "[0]\nLily"), 1);
+        ck_assert_int_eq(tool_count(result.out, "\n\n[1]\nOnce upon"), 1);
+        ck_assert_int_eq(tool_count(result.out, "\n\n[2]\nOnce"), 1);
+        tool_result_free(&result);
+    }
+    (void)with_file("", "\n", path);
+    snprintf(arguments, sizeof arguments, "generate " MODEL " --file %s", path);
+    tool_fails(arguments, "/file is empty\n");
+    tool_fails("generate " MODEL " -f /proc/nonexistent",
+               "tessera: generate: cannot open /proc/nonexistent: No such file or directory\n");
+    tool_refuses("generate " MODEL " -p - -f -",
+                 "tessera: generate: -f takes standard input, '-', only once\n");
+    tests_remove(place);
+}
+END_TEST
+
+START_TEST(speeds_and_ends_are_told)
+{
+    tool_result result = tool_run("generate " MODEL " -p Once --greedy -n 60 -c 20 --stats");
+    ck_assert_int_eq(result.exit_code, 0);
+    ck_assert_int_eq(tool_count(result.err, "tessera: generate: the text ends because the context "
+                                            "of 20 tokens is full; --context makes it longer\n"),
+                     1);
+    ck_assert_int_eq(tool_count(result.err, "tessera: generate: loaded in "), 1);
+    ck_assert_int_eq(tool_count(result.err, "; prompt: 2 tokens in "), 1);
+    ck_assert_int_eq(tool_count(result.err, "; text: 18 tokens in "), 1);
+    ck_assert_int_eq(tool_count(result.err, " tokens/s"), 2);
+    tool_result_free(&result);
+    result = tool_run("generate " MODEL " -p Once -p Lily --greedy -n 60 -c 20 --json --stats");
+    ck_assert_int_eq(tool_count(result.err, "context"), 0);
+    ck_assert_int_eq(tool_count(result.err, "; prompt: 4 tokens in "), 1);
+    tool_result_free(&result);
+}
+END_TEST
+
 /* Standard input without its last line break is the prompt, also for two ranks. */
 START_TEST(standard_input_is_a_prompt)
 {
@@ -192,8 +241,8 @@ START_TEST(mistakes_are_named)
 {
     tool_refuses("generate", "tessera: generate: missing MODEL, a folder or a file\n");
     tool_feed("\n", 1);
-    tool_refuses("generate x", "tessera: generate: missing --prompt TEXT or --ids LIST, and "
-                               "standard input is empty\n");
+    tool_refuses("generate x", "tessera: generate: missing --prompt TEXT, --file FILE or --ids "
+                               "LIST, and standard input is empty\n");
     tool_refuses("generate x --stop=",
                  "tessera: generate: --stop takes a text that is not empty\n");
     tool_refuses(
@@ -313,6 +362,8 @@ TESTS(generate)
     tcase_add_test(tests, seeds_choose_texts);
     tcase_add_test(tests, zeros_take_the_most_likely_token);
     tcase_add_test(tests, grammars_limit_texts);
+    tcase_add_test(tests, prompts_are_in_files);
+    tcase_add_test(tests, speeds_and_ends_are_told);
     tcase_add_test(tests, standard_input_is_a_prompt);
     tcase_add_test(tests, mistakes_are_named);
     tcase_add_test(tests, a_long_context_is_noted);

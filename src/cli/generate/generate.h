@@ -12,7 +12,11 @@
 #define GENERATE_MAX_STOPS 16
 
 typedef struct generate_prompt {
-    const char *text; /* [size]; NULL: the prompt was given as ids */
+    /* Where rank 0 reads the text: the path of a file, or "-" for standard input. NULL: the text or
+     * the ids were given. */
+    const char *file;
+    const char *text; /* [size]; NULL: the prompt was given as ids, or has not been read yet */
+    char *read;       /* the text, if it was read */
     size_t size;
     int32_t *ids;
     int64_t count;
@@ -22,20 +26,20 @@ typedef struct generate_options {
     generate_prompt prompts[GENERATE_MAX_PROMPTS];
     int prompt_count;
     int64_t logits;
-    bool json, ignore_end;
+    bool json, ignore_end, stats;
     const char *grammar, *schema; /* paths of files; NULL: any text */
     const char *stops[GENERATE_MAX_STOPS];
     int stop_count;
-    char *input; /* the prompt from standard input; NULL: there is none */
 } generate_options;
 
 extern generate_options generate_chosen;
 extern const cli_option generate_option_table[];
 /* Reads the arguments into generate_chosen. Returns an exit code. */
 int generate_options_read(int argc, char **argv);
-/* Joins the job, and reads the prompt from standard input on rank 0, for all ranks. All ranks must
- * call it if no prompt was given. Returns an exit code. */
+/* Reads the prompts that are in files or come from standard input on rank 0, for all ranks. Joins
+ * the job if there is such a prompt. All ranks must call it. Returns an exit code. */
 int generate_read_input(inference_job *job);
+void generate_free_input(void);
 
 /* The text of a sequence: the prompt and the generated text. Bytes at the end that later tokens may
  * still change are not in it yet. */
@@ -97,6 +101,10 @@ typedef struct generate_summary {
 /* Prints the JSON document. */
 void generate_print_json(const generate_summary *summary, int count,
                          const generate_result *results);
+/* Prints the times and speeds of loading, prompts and texts on standard error. */
+void generate_print_stats(const generate_summary *summary);
+/* Says on standard error which texts have ended because their context was full. */
+void generate_note_ends(int64_t context, int count, const generate_result *results);
 /* Prints what the last step has added to the sequence: text, or ids if there is no tokenizer. With
  * several sequences, prints nothing until all have ended, and then prints each completely. Returns
  * false if standard output cannot be written. */

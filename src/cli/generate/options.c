@@ -20,9 +20,34 @@ static generate_prompt *next_prompt(char *problem, size_t size)
     return &generate_chosen.prompts[generate_chosen.prompt_count++];
 }
 
-static bool read_prompt(void *user, const char *text, char *problem, size_t size)
+/* Returns whether a prompt comes from standard input. */
+static bool reads_input(void)
+{
+    for (int i = 0; i < generate_chosen.prompt_count; i++) {
+        const char *file = generate_chosen.prompts[i].file;
+        if (file != NULL && strcmp(file, "-") == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool read_file(void *user, const char *text, char *problem, size_t size)
 {
     (void)user;
+    if (strcmp(text, "-") == 0 && reads_input()) {
+        snprintf(problem, size, "takes standard input, '-', only once");
+        return false;
+    }
+    generate_prompt *prompt = next_prompt(problem, size);
+    if (prompt != NULL)
+        *prompt = (generate_prompt){.file = text};
+    return prompt != NULL;
+}
+
+static bool read_prompt(void *user, const char *text, char *problem, size_t size)
+{
+    if (strcmp(text, "-") == 0)
+        return read_file(user, text, problem, size);
     generate_prompt *prompt = next_prompt(problem, size);
     if (prompt != NULL)
         *prompt = (generate_prompt){.text = text, .size = strlen(text)};
@@ -70,12 +95,14 @@ static bool read_ids(void *user, const char *text, char *problem, size_t size)
 
 const cli_option generate_option_table[] = {
     {"prompt", "TEXT",
-     "the text to continue; may be repeated: all prompts are continued together (default: standard "
-     "input without its last line break, if it is not a terminal)",
+     "the text to continue, or - for standard input without its last line break; may be repeated: "
+     "all prompts are continued together (default: -, if that is not a terminal)",
      .read = read_prompt, .letter = 'p'},
+    {"file", "FILE", "a prompt from a file, without its last line break; may be repeated",
+     .read = read_file, .letter = 'f'},
     {"ids", "LIST", "a prompt as token ids, such as 1,403,407; may be repeated", .read = read_ids},
     {"max-tokens", "N", "tokens to generate (default: 128)",
-     .integer = &inference_chosen.max_tokens, .low = 1, .high = 1 << 30},
+     .integer = &inference_chosen.max_tokens, .low = 1, .high = 1 << 30, .letter = 'n'},
     INFERENCE_SAMPLING_OPTIONS,
     {"stop", "TEXT", "end before this text; may be repeated", .read = read_stop},
     {"ignore-end", NULL, "continue after tokens that end a text",
@@ -83,13 +110,15 @@ const cli_option generate_option_table[] = {
     {"grammar", "FILE", "write what this grammar (GBNF) allows", .text = &generate_chosen.grammar},
     {"json-schema", "FILE", "write JSON that follows this schema", .text = &generate_chosen.schema},
     {"json", NULL, "print one JSON object at the end", .flag = &generate_chosen.json},
+    {"stats", NULL, "after the text, print times and tokens per second on standard error",
+     .flag = &generate_chosen.stats},
     {"logits", "K", "with --json: the logits of the first K positions of each sequence",
      .integer = &generate_chosen.logits, .low = 0, .high = 1 << 20},
     INFERENCE_DTYPE_OPTIONS,
     {"context", "N",
      "longest length of a sequence (default: prompt and --max-tokens, at most what "
      "the model was made for)",
-     .integer = &inference_chosen.context, .low = 1, .high = TSR_MODEL_MAX_CONTEXT},
+     .integer = &inference_chosen.context, .low = 1, .high = TSR_MODEL_MAX_CONTEXT, .letter = 'c'},
     INFERENCE_JOB_OPTIONS,
     {0},
 };
@@ -106,7 +135,9 @@ int generate_options_read(int argc, char **argv)
     if (count == 0 || words[0][0] == '\0')
         return cli_usage_error("generate: missing MODEL, a folder or a file");
     if (generate_chosen.prompt_count == 0 && isatty(STDIN_FILENO))
-        return cli_usage_error("generate: missing --prompt TEXT or --ids LIST");
+        return cli_usage_error("generate: missing --prompt TEXT, --file FILE or --ids LIST");
+    if (generate_chosen.prompt_count == 0)
+        generate_chosen.prompts[generate_chosen.prompt_count++].file = "-";
     if (generate_chosen.logits > 0 && !generate_chosen.json)
         return cli_usage_error("generate: --logits needs --json");
     if (generate_chosen.grammar != NULL && generate_chosen.schema != NULL)

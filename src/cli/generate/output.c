@@ -1,10 +1,12 @@
 /* Stores the results of tessera generate, and prints them. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/generate/generate.h"
 #include "cli/lib/json.h"
 #include "cli/lib/memory.h"
+#include "cli/lib/numbers.h"
 #include "cli/lib/terminal.h"
 
 void generate_result_add(generate_result *result, const tsr_generated *token)
@@ -134,6 +136,45 @@ void generate_print_json(const generate_summary *summary, int count, const gener
     cli_json_u64(rank, "read_bytes", stats.read_bytes);
     add_timings(document, summary, &stats);
     cli_json_print(document);
+}
+
+/* Notes ---------------------------------------------------------------------------------------- */
+
+/* Writes "12 tokens in 1.50 s, 8 tokens/s". */
+static void describe_speed(uint64_t tokens, uint64_t ns, char *text, size_t size)
+{
+    char duration[CLI_NUMBER_TEXT], rate[CLI_NUMBER_TEXT];
+    int used = snprintf(text, size, "%" PRIu64 " token%s in %s", tokens, CLI_PLURAL(tokens),
+                        cli_duration((double)ns, duration));
+    if (ns > 0 && used > 0 && (size_t)used < size)
+        snprintf(text + used, size - (size_t)used, ", %s tokens/s",
+                 cli_number((double)tokens / ((double)ns * 1e-9), rate));
+}
+
+void generate_print_stats(const generate_summary *summary)
+{
+    const tsr_generator_stats *stats = &summary->stats;
+    tsr_model_stats model = TSR_INIT(tsr_model_stats);
+    char load[CLI_NUMBER_TEXT], prompt[160], text[160];
+    (void)!tsr_model_get_stats(summary->model, &model);
+    describe_speed(stats->prompt_tokens, stats->prompt_ns, prompt, sizeof prompt);
+    describe_speed(stats->generated_tokens, stats->generated_ns, text, sizeof text);
+    cli_say("generate: loaded in %s; prompt: %s; text: %s",
+            cli_duration((double)model.open_ns, load), prompt, text);
+}
+
+void generate_note_ends(int64_t context, int count, const generate_result *results)
+{
+    for (int i = 0; i < count; i++) {
+        char which[32] = "";
+        if (results[i].finish != TSR_FINISH_CONTEXT || results[i].stopped)
+            continue;
+        if (count > 1)
+            snprintf(which, sizeof which, "[%d]: ", i);
+        cli_say("generate: %sthe text ends because the context of %" PRId64
+                " tokens is full; --context makes it longer",
+                which, context);
+    }
 }
 
 /* Text ----------------------------------------------------------------------------------------- */

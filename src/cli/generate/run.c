@@ -185,6 +185,10 @@ static void print_result(const job *j)
     (void)!tsr_generator_get_stats(j->generator, &summary.stats);
     if (generate_chosen.json)
         generate_print_json(&summary, generate_chosen.prompt_count, j->results);
+    else
+        generate_note_ends(j->base.context, generate_chosen.prompt_count, j->results);
+    if (generate_chosen.stats)
+        generate_print_stats(&summary);
 }
 
 static int generate_and_print(job *j)
@@ -203,8 +207,7 @@ static int run(int argc, char **argv)
     if (code != CLI_DONE)
         return code;
     job *j = cli_alloc(1, sizeof *j);
-    if (generate_chosen.prompt_count == 0)
-        code = generate_read_input(&j->base);
+    code = generate_read_input(&j->base);
     if (code == CLI_DONE)
         code = generate_and_print(j);
     /* Say this now: when this rank has closed its communicator, the other ranks fail, and the
@@ -212,7 +215,7 @@ static int run(int argc, char **argv)
     code = cli_end_output(code);
     close_job(j);
     free(j);
-    free(generate_chosen.input);
+    generate_free_input();
     return code;
 }
 

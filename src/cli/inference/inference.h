@@ -48,7 +48,7 @@ extern inference_options inference_chosen;
     {"repetition-penalty", "R", "make tokens that were there already less likely (default: 1)",    \
      .real = &inference_chosen.repetition_penalty, .low = 0.001, .high = 1000},                    \
     {"seed", "N", "of the draw; the same seed gives the same text (default: 0)",                   \
-     .integer = &inference_chosen.seed, .low = 0, .high = 9e15}
+     .integer = &inference_chosen.seed, .low = 0, .high = 9e15, .letter = 's'}
 
 /* The format of messages. Call inference_list_formats before printing the help. */
 #define INFERENCE_FORMAT_OPTION                                                                    \

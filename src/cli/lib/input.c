@@ -8,11 +8,13 @@
 #include "cli/lib/memory.h"
 #include "cli/lib/say.h"
 
-int cli_input_read(const char *command, size_t most, char **out, size_t *size)
+/* Reads a file that is open. `name` names it in errors. */
+static int read_all(const char *command, FILE *file, const char *name, size_t most, char **out,
+                    size_t *size)
 {
-    size_t capacity = 65536, used = 0, got;
+    size_t capacity = 1 << 16, used = 0, got;
     char *text = cli_alloc(capacity + 1, 1);
-    while ((got = fread(text + used, 1, capacity - used, stdin)) > 0) {
+    while ((got = fread(text + used, 1, capacity - used, file)) > 0) {
         used += got;
         if (used > most)
             break;
@@ -23,8 +25,8 @@ int cli_input_read(const char *command, size_t most, char **out, size_t *size)
     }
     text[used] = '\0';
     const int code =
-        ferror(stdin) ? cli_failed("%s: cannot read standard input: %s", command, strerror(errno))
-        : used > most ? cli_failed("%s: standard input has more than %zu bytes", command, most)
+        ferror(file)  ? cli_failed("%s: cannot read %s: %s", command, name, strerror(errno))
+        : used > most ? cli_failed("%s: %s has more than %zu bytes", command, name, most)
                       : CLI_DONE;
     if (code != CLI_DONE) {
         free(text);
@@ -33,4 +35,21 @@ int cli_input_read(const char *command, size_t most, char **out, size_t *size)
     *out = text;
     *size = used;
     return CLI_DONE;
+}
+
+int cli_input_read(const char *command, size_t most, char **out, size_t *size)
+{
+    return read_all(command, stdin, "standard input", most, out, size);
+}
+
+int cli_file_read(const char *command, const char *path, size_t most, char **out, size_t *size)
+{
+    if (strcmp(path, "-") == 0)
+        return cli_input_read(command, most, out, size);
+    FILE *file = fopen(path, "rb");
+    if (file == NULL)
+        return cli_failed("%s: cannot open %s: %s", command, path, strerror(errno));
+    const int code = read_all(command, file, path, most, out, size);
+    fclose(file);
+    return code;
 }

@@ -54,7 +54,7 @@ static const cli_option serve_option_table[] = {
      .real = &serve_chosen.grace, .low = 0, .high = 1e6},
     INFERENCE_FORMAT_OPTION,
     {"context", "N", "longest text in tokens (default: what the model was made for, at most 4096)",
-     .integer = &inference_chosen.context, .low = 1, .high = TSR_MODEL_MAX_CONTEXT},
+     .integer = &inference_chosen.context, .low = 1, .high = TSR_MODEL_MAX_CONTEXT, .letter = 'c'},
     INFERENCE_DTYPE_OPTIONS,
     INFERENCE_JOB_OPTIONS,
     {0},
