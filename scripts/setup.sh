@@ -63,7 +63,7 @@ install_missing() {
 install_build_packages() {
     # g++ links programs with libshaderc, which is C++.
     install_missing gcc g++ libc6-dev meson ninja-build pkg-config glslc libvulkan-dev libvulkan1 libshaderc-dev \
-        glslang-dev spirv-tools libjansson-dev libmicrohttpd-dev libsodium-dev libutf8proc-dev libucx-dev \
+        glslang-dev spirv-tools libjansson-dev libedit-dev libmicrohttpd-dev libsodium-dev libutf8proc-dev libucx-dev \
         libpmix-dev
 }
 

@@ -1,11 +1,14 @@
 /* Tests tessera chat: conversations with a small model, which knows only stories, and mistakes. */
+#define _XOPEN_SOURCE 700 /* posix_openpt */
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -207,6 +210,107 @@ START_TEST(a_full_context_is_told)
 }
 END_TEST
 
+/* A reply that is written again has other draws, and takes the place of the first. */
+START_TEST(replies_are_written_again)
+{
+    char place[] = "/tmp/tessera-chat-XXXXXX", path[64], input[256];
+    ck_assert_ptr_nonnull(mkdtemp(place));
+    snprintf(path, sizeof path, "%s/saved", place);
+    snprintf(input, sizeof input,
+             "/regen\n/save\n/exti\nOnce\nThe dog\n/regen\n/save %s\n/save %s\n", path, path);
+    feed(input);
+    tool_result result =
+        tool_run("chat " MODEL " --format vicuna --temperature 1.5 -n 9 -s 3 -c 200");
+    ck_assert_int_eq(result.exit_code, 0);
+    ck_assert_int_eq(tool_count(result.err, "chat: there is no reply to write again\n"), 1);
+    ck_assert_int_eq(tool_count(result.err, "chat: missing FILE after /save\n"), 1);
+    ck_assert_int_eq(tool_count(result.err, "chat: unknown command '/exti'; did you mean '/exit'?; "
+                                            "with a space before it, the line is a message\n"),
+                     1);
+    ck_assert_int_eq(tool_count(result.err, "has the conversation, 2 messages and as many"), 1);
+    ck_assert_int_eq(tool_count(result.err, "/saved: File exists\n"), 1);
+    json_t *saved = json_load_file(path, 0, NULL);
+    const json_t *messages = tool_member(saved, "messages");
+    ck_assert_uint_eq(json_array_size(messages), 4);
+    ck_assert_str_eq(tool_text(json_array_get(messages, 2), "role"), "user");
+    ck_assert_str_eq(tool_text(json_array_get(messages, 2), "content"), "The dog");
+    ck_assert_str_eq(tool_text(json_array_get(messages, 3), "role"), "assistant");
+    const char *kept = tool_text(json_array_get(messages, 3), "content");
+    const size_t length = strlen(kept);
+    ck_assert_uint_gt(result.out_size, length + 1);
+    ck_assert_int_eq(strncmp(result.out + result.out_size - length - 1, kept, length), 0);
+    ck_assert_int_eq(tool_count(result.out, kept), 1); /* the first reply was another */
+    json_decref(saved);
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(rmdir(place), 0);
+    tool_result_free(&result);
+}
+END_TEST
+
+/* Without a format, the model continues the message as `generate` continues a prompt. */
+START_TEST(plain_messages_are_continued)
+{
+    tool_result text = tool_run("generate " MODEL " -p Once --greedy -n 12");
+    ck_assert_int_eq(strncmp(text.out, "Once ", 5), 0);
+    feed("Once\n");
+    tool_prints("chat " MODEL " --plain --greedy -n 12", text.out + 5);
+    tool_result_free(&text);
+}
+END_TEST
+
+/* Reads what a terminal shows until `words` have come `times` times. */
+static void wait_for(int screen, char *shown, size_t size, const char *words, int times)
+{
+    size_t used = strlen(shown);
+    while (tool_count(shown, words) < times) { /* ends, because the test's time is limited */
+        const ssize_t got = read(screen, shown + used, size - used - 1);
+        ck_assert_msg(got > 0, "the tool has ended: %s", shown);
+        used += (size_t)got;
+        shown[used] = '\0';
+    }
+}
+
+/* On a terminal, the line "Oncx", Backspace and "e" is "Once", and the arrow brings it back. */
+START_TEST(lines_are_edited)
+{
+    static char shown[65536];
+    struct termios before, after;
+    int status = 0;
+    if (!TEST_HAVE_LINE_EDITING)
+        SKIP("the tool was built without libedit");
+    tool_result text = tool_run("generate " MODEL " -p Once --greedy -n 12");
+    text.out[text.out_size - 1] = '\0';
+    const int screen = posix_openpt(O_RDWR | O_NOCTTY);
+    ck_assert(screen >= 0 && grantpt(screen) == 0 && unlockpt(screen) == 0);
+    const int terminal = open(ptsname(screen), O_RDWR | O_NOCTTY);
+    ck_assert(terminal >= 0 && tcgetattr(terminal, &before) == 0);
+    const pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        setenv("TERM", "xterm", 1);
+        for (int i = 0; i < 3; i++)
+            dup2(terminal, i);
+        close(screen);
+        execl(TEST_TOOL, TEST_TOOL, "chat", MODEL, "--plain", "--greedy", "-n", "12", (char *)NULL);
+        _exit(99);
+    }
+    wait_for(screen, shown, sizeof shown, "> ", 1);
+    ck_assert_int_eq((int)write(screen, "Oncx\177e\r", 7), 7);
+    wait_for(screen, shown, sizeof shown, text.out + 5, 1);
+    ck_assert_int_eq((int)write(screen, "/clear\r", 7), 7);
+    ck_assert_int_eq((int)write(screen, "\033[A\033[A\r", 7), 7);
+    wait_for(screen, shown, sizeof shown, text.out + 5, 2);
+    ck_assert_int_eq((int)write(screen, "/exit\r", 6), 6);
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %d: %s", status, shown);
+    ck_assert_int_eq(tcgetattr(terminal, &after), 0);
+    ck_assert_uint_eq(after.c_lflag, before.c_lflag);
+    close(terminal);
+    close(screen);
+    tool_result_free(&text);
+}
+END_TEST
+
 START_TEST(mistakes_are_named)
 {
     feed("");
@@ -217,7 +321,11 @@ START_TEST(mistakes_are_named)
                  "deepseek, gemma, gemma4, phi3, phi4, phi4-mini, granite, olmo2, glm4, glm4.5, "
                  "minimax-m2, harmony, not 'gemma5'\n");
     tool_fails("chat " MODEL, "tessera: chat: the model's files have no chat template; choose a "
-                              "format by its name with --format\n");
+                              "format by its name with --format, or --plain\n");
+    tool_refuses("chat x --plain --format chatml",
+                 "tessera: chat: --plain and --format exclude each other\n");
+    tool_refuses("chat x --plain --system y",
+                 "tessera: chat: --system needs a format, and --plain is the lack of one\n");
     tool_fails("chat /proc/nowhere --format chatml",
                "tessera: chat: cannot open /proc/nowhere: No such file or directory");
     tool_prints(CHAT, "");
@@ -325,6 +433,9 @@ TESTS(chat)
     tcase_add_test(tests, help_names_all_formats);
     tcase_add_test(tests, ranks_talk_together);
     tcase_add_test(tests, a_full_context_is_told);
+    tcase_add_test(tests, replies_are_written_again);
+    tcase_add_test(tests, plain_messages_are_continued);
+    tcase_add_test(tests, lines_are_edited);
     tcase_add_test(tests, mistakes_are_named);
     tcase_add_test(tests, an_interrupt_ends_the_reply);
     tcase_add_test(tests, an_interrupt_ends_the_chat_of_ranks);

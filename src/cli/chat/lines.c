@@ -20,36 +20,47 @@ static void prompt(const char *sign)
     (void)cli_flush();
 }
 
-/* Appends a line of standard input, without its end. Returns false at the end of the input, and
- * after an error, which may cut off a line. */
-static bool append_line(chat_line *line)
+/* Appends a line without its end. */
+static void append(chat_line *line, const char *next, size_t size)
 {
-    char *next = NULL;
-    size_t capacity = 0;
-    errno = 0;
-    const ssize_t length = getline(&next, &capacity, stdin);
-    if (length < 0 || ferror(stdin)) {
-        line->error = feof(stdin) ? 0 : errno;
-        free(next);
-        return false;
-    }
-    size_t size = (size_t)length;
     if (next[size - 1] == '\n') /* "\r\n" ends a line, too */
         size -= size > 1 && next[size - 2] == '\r' ? 2 : 1;
     line->text = cli_resize(line->text, line->size + size + 1, 1);
     memcpy(line->text + line->size, next, size);
     line->size += size;
     line->text[line->size] = '\0';
+}
+
+/* Appends a line of standard input. Returns false at the end of the input, and after an error,
+ * which may cut off a line. */
+static bool append_line(chat_line *line, const char *sign)
+{
+    char *next = NULL;
+    size_t capacity = 0;
+    if (chat_edit_begin()) {
+        size_t size = 0;
+        const char *edited = chat_edit_line(sign, &size, &line->error);
+        if (edited != NULL)
+            append(line, edited, size);
+        return edited != NULL;
+    }
+    prompt(sign);
+    errno = 0;
+    const ssize_t length = getline(&next, &capacity, stdin);
+    if (length < 0 || ferror(stdin))
+        line->error = feof(stdin) ? 0 : errno;
+    else
+        append(line, next, (size_t)length);
     free(next);
-    return true;
+    return length >= 0 && line->error == 0;
 }
 
 static void read_message(chat_line *line)
 {
-    prompt("> ");
-    while (append_line(line) && line->size > 0 && line->text[line->size - 1] == '\\') {
+    const char *sign = "> ";
+    while (append_line(line, sign) && line->size > 0 && line->text[line->size - 1] == '\\') {
         line->text[line->size - 1] = '\n';
-        prompt("… ");
+        sign = "… ";
     }
     if (line->error != 0) { /* the message is not complete */
         free(line->text);

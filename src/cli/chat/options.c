@@ -2,14 +2,20 @@
 #include "cli/chat/chat.h"
 #include "cli/lib/say.h"
 
+#define PLAIN_TOKENS 128 /* the longest reply with --plain, unless --max-tokens says otherwise */
+
 chat_options chat_chosen;
 
 static const cli_option chat_option_table[] = {
     {"system", "TEXT", "what the model is told before the conversation",
      .text = &chat_chosen.system},
     INFERENCE_FORMAT_OPTION,
-    {"max-tokens", "N", "longest reply (default: until the model ends it)",
-     .integer = &inference_chosen.max_tokens, .low = 1, .high = 1 << 30},
+    {"plain", NULL,
+     "messages have no format, and the model continues them, for models that were not trained for "
+     "conversations",
+     .flag = &chat_chosen.plain},
+    {"max-tokens", "N", "longest reply (default: until the model ends it; with --plain 128)",
+     .integer = &inference_chosen.max_tokens, .low = 1, .high = 1 << 30, .letter = 'n'},
     {"ignore-end", NULL, "continue after tokens that end a reply", .flag = &chat_chosen.ignore_end},
     {"show-reasoning", NULL,
      "print all that the model writes, also its reasoning before the answer",
@@ -18,7 +24,7 @@ static const cli_option chat_option_table[] = {
     INFERENCE_DTYPE_OPTIONS,
     {"context", "N",
      "longest conversation in tokens (default: what the model was made for, at most 4096)",
-     .integer = &inference_chosen.context, .low = 1, .high = TSR_MODEL_MAX_CONTEXT},
+     .integer = &inference_chosen.context, .low = 1, .high = TSR_MODEL_MAX_CONTEXT, .letter = 'c'},
     INFERENCE_JOB_OPTIONS,
     {0},
 };
@@ -38,6 +44,12 @@ int chat_options_read(int argc, char **argv)
         return code;
     if (count == 0 || words[0][0] == '\0')
         return cli_usage_error("chat: missing MODEL, a folder or a file");
+    if (chat_chosen.plain && inference_chosen.format != TSR_CHAT_MODEL)
+        return cli_usage_error("chat: --plain and --format exclude each other");
+    if (chat_chosen.plain && chat_chosen.system != NULL)
+        return cli_usage_error("chat: --system needs a format, and --plain is the lack of one");
+    if (chat_chosen.plain && inference_chosen.max_tokens == 0)
+        inference_chosen.max_tokens = PLAIN_TOKENS;
     inference_chosen.model = words[0];
     return CLI_DONE;
 }

@@ -7,6 +7,7 @@
 #include "cli/chat/chat.h"
 #include "cli/commands.h"
 #include "cli/lib/memory.h"
+#include "cli/lib/numbers.h"
 #include "cli/lib/terminal.h"
 
 #define USUAL_CONTEXT 4096
@@ -20,10 +21,9 @@ typedef struct chat {
     int64_t context;
     int32_t end[INFERENCE_MAX_END_TOKENS];
     int end_count;
-    /* the conversation */
-    int sequence;   /* -1: the conversation has no message yet */
-    uint64_t count; /* the number of conversations before this one */
-    int64_t length; /* the number of tokens of the conversation */
+    chat_conversation conversation;
+    int sequence;    /* -1: the conversation has no message yet */
+    uint64_t number; /* of the generator's sequence, so that each has draws of its own */
     tsr_chat_after after;
 } chat;
 
@@ -39,7 +39,7 @@ static tsr_status open_chat(chat *c)
     c->sequence = -1;
     c->format = inference_chosen.format;
     tsr_status status = inference_open_tokenizer(&c->tokenizer);
-    if (status == TSR_OK && c->format == TSR_CHAT_MODEL) {
+    if (status == TSR_OK && c->format == TSR_CHAT_MODEL && !chat_chosen.plain) {
         status = tsr_chat_format_of(c->tokenizer, &c->format);
         c->needs_format = status != TSR_OK;
     }
@@ -62,6 +62,8 @@ static void close_chat(chat *c)
     tsr_generator_destroy(&c->generator);
     tsr_tokenizer_close(&c->tokenizer);
     inference_close(&c->job);
+    chat_conversation_clear(&c->conversation);
+    chat_edit_end();
 }
 
 /* Replies -------------------------------------------------------------------------------------- */
@@ -73,16 +75,20 @@ typedef struct reply {
     tsr_finish finish;
 } reply;
 
-/* Prints the text that the stream has given out last. */
-static void print(const chat *c, reply *r, const char *text, size_t size)
+/* Keeps and prints the text that the stream has given out last. */
+static void print(chat *c, reply *r, const char *text, size_t size)
 {
     if (tsr_text_stream_channel(r->stream) != TSR_TEXT_ANSWER)
         return;
+    if (chat_chosen.plain) /* the text goes on where the message ends */
+        chat_conversation_add_reply(&c->conversation, text, size);
     while (!r->begun && size > 0 && (*text == ' ' || *text == '\n')) {
         text++;
         size--;
     }
     r->begun = r->begun || size > 0;
+    if (!chat_chosen.plain)
+        chat_conversation_add_reply(&c->conversation, text, size);
     if (!c->job.first)
         return;
     fwrite(text, 1, size, stdout);
@@ -94,7 +100,7 @@ static tsr_status add_token(chat *c, reply *r, int32_t token)
     const char *text = NULL;
     size_t size = 0;
     bool stopped = false;
-    c->length++;
+    chat_conversation_add_ids(&c->conversation, &token, 1);
     if (token >= tsr_tokenizer_size(c->tokenizer)) /* padding: no text */
         return TSR_OK;
     const tsr_status status = tsr_text_stream_add(r->stream, token, &text, &size, &stopped);
@@ -133,18 +139,19 @@ static tsr_status generate(chat *c, reply *r)
     return TSR_OK;
 }
 
-/* Generates and prints the reply to a message whose ids have been added to the sequence. */
-static tsr_status reply_to(chat *c, const int32_t *ids, uint64_t count, tsr_finish *finish)
+/* Generates and prints the reply to the last message, whose ids have been added to the sequence. */
+static tsr_status reply_to(chat *c, tsr_finish *finish)
 {
+    const chat_conversation *all = &c->conversation;
     reply r = {0};
     const char *text = NULL;
     size_t size = 0;
-    c->length += (int64_t)count;
     tsr_status status = tsr_text_stream_create(
-        tsr_text_stream_params(.tokenizer = c->tokenizer, .channels = !chat_chosen.show_reasoning),
+        tsr_text_stream_params(.tokenizer = c->tokenizer,
+                               .channels = !chat_chosen.show_reasoning && !chat_chosen.plain),
         &r.stream);
-    for (uint64_t i = 0; i < count && status == TSR_OK; i++)
-        status = tsr_text_stream_add_prompt(r.stream, ids[i], &text, &size);
+    for (int64_t i = all->message; i < all->reply && status == TSR_OK; i++)
+        status = tsr_text_stream_add_prompt(r.stream, all->ids[i], &text, &size);
     if (status == TSR_OK) {
         inference_catch_signals(c->generator);
         status = generate(c, &r);
@@ -161,8 +168,20 @@ static tsr_status reply_to(chat *c, const int32_t *ids, uint64_t count, tsr_fini
 
 /* Messages ------------------------------------------------------------------------------------- */
 
+/* Encodes a message without a format. Each text begins as the model's files say. */
+static tsr_status encode_plain(const chat *c, const chat_line *line, int32_t **ids, uint64_t *count)
+{
+    const tsr_encode_params params = {
+        .struct_size = sizeof params,
+        .add = c->after == TSR_CHAT_AFTER_CUT ? TSR_ENCODE_ADD_NONE : TSR_ENCODE_ADD_DEFAULT,
+        .control = TSR_ENCODE_CONTROL_TEXT};
+    return tsr_tokenizer_encode(c->tokenizer, line->text, line->size, &params, ids, count);
+}
+
 static tsr_status encode(const chat *c, const chat_line *line, int32_t **ids, uint64_t *count)
 {
+    if (chat_chosen.plain)
+        return encode_plain(c, line, ids, count);
     const bool system = chat_chosen.system != NULL && c->after == TSR_CHAT_AFTER_NOTHING;
     const tsr_chat_message messages[] = {
         {sizeof *messages, TSR_CHAT_SYSTEM, chat_chosen.system,
@@ -176,15 +195,16 @@ static tsr_status encode(const chat *c, const chat_line *line, int32_t **ids, ui
                            ids, count);
 }
 
-static tsr_status append(chat *c, const int32_t *ids, uint64_t count)
+/* Adds ids to the sequence, or begins it with them. */
+static tsr_status append(chat *c, const int32_t *ids, int64_t count)
 {
     const int64_t most = inference_chosen.max_tokens;
     const tsr_sampling_params sampling = inference_sampling();
     if (c->sequence >= 0)
-        return tsr_generator_continue(c->generator, c->sequence, (int64_t)count, ids, most);
+        return tsr_generator_continue(c->generator, c->sequence, count, ids, most);
     return tsr_generator_add(c->generator,
-                             tsr_sequence_params(.prompt = ids, .prompt_count = (int64_t)count,
-                                                 .sampling = &sampling, .number = c->count,
+                             tsr_sequence_params(.prompt = ids, .prompt_count = count,
+                                                 .sampling = &sampling, .number = c->number,
                                                  .max_tokens = most,
                                                  .ignore_end = chat_chosen.ignore_end,
                                                  .stop = c->end, .stop_count = c->end_count),
@@ -195,11 +215,12 @@ static tsr_status answer(chat *c, const chat_line *line, tsr_finish *finish)
 {
     int32_t *ids = NULL;
     uint64_t count = 0;
+    const int64_t length = c->conversation.count;
     tsr_status status = encode(c, line, &ids, &count);
     if (status != TSR_OK)
         return status;
-    const int64_t left = c->context > c->length ? c->context - c->length : 0;
-    if (count > (uint64_t)left && c->length == 0) {
+    const int64_t left = c->context > length ? c->context - length : 0;
+    if (count > (uint64_t)left && length == 0) {
         NOTE(c,
              "chat: the message has %" PRIu64 " tokens, but the context only %" PRId64
              "; --context makes it longer",
@@ -210,68 +231,92 @@ static tsr_status answer(chat *c, const chat_line *line, tsr_finish *finish)
              " only %" PRId64 " are left; /clear begins a new conversation",
              count, c->context, left);
     } else {
-        status = append(c, ids, count);
-        if (status == TSR_OK)
-            status = reply_to(c, ids, count, finish);
+        status = append(c, ids, (int64_t)count);
+        if (status == TSR_OK) {
+            chat_conversation_add_message(&c->conversation, line->text, line->size, ids,
+                                          (int64_t)count);
+            status = reply_to(c, finish);
+        }
     }
     tsr_tokenizer_free_ids(&ids);
     return status;
 }
 
-static tsr_status clear(chat *c)
+/* Commands ------------------------------------------------------------------------------------- */
+
+/* Removes the generator's sequence. The next one has other draws. */
+static tsr_status remove_sequence(chat *c)
 {
     tsr_status status = TSR_OK;
     if (c->sequence >= 0)
         status = tsr_generator_remove(c->generator, c->sequence);
     c->sequence = -1;
-    c->count++;
-    c->length = 0;
-    c->after = TSR_CHAT_AFTER_NOTHING;
+    c->number++;
     return status;
 }
 
-typedef enum command { CLEAR, EXIT, HELP, COMMANDS } command;
-
-static const char *const commands[] = {[CLEAR] = "/clear", [EXIT] = "/exit", [HELP] = "/help"};
-
-/* Returns the command, such as /clear, that is the first word of the line, or COMMANDS if the line
- * is a message. Sets *alone to whether nothing but blanks follows the command. */
-static command command_of(const chat_line *line, bool *alone)
+static tsr_status clear(chat *c)
 {
-    for (int i = 0; i < COMMANDS; i++) {
-        const size_t size = strlen(commands[i]);
-        if (line->size < size || memcmp(line->text, commands[i], size) != 0)
-            continue;
-        const size_t left = line->size - size, blanks = strspn(line->text + size, " \t\n");
-        *alone = blanks == left;
-        if (blanks > 0 || left == 0)
-            return (command)i;
+    chat_conversation_clear(&c->conversation);
+    c->after = TSR_CHAT_AFTER_NOTHING;
+    return remove_sequence(c);
+}
+
+/* Writes another reply to the last message. */
+static tsr_status regenerate(chat *c, tsr_finish *finish)
+{
+    if (c->conversation.entry_count == 0) {
+        NOTE(c, "chat: there is no reply to write again");
+        return TSR_OK;
     }
-    return COMMANDS;
+    tsr_status status = remove_sequence(c);
+    chat_conversation_drop_reply(&c->conversation);
+    if (status == TSR_OK)
+        status = append(c, c->conversation.ids, c->conversation.count);
+    return status == TSR_OK ? reply_to(c, finish) : status;
+}
+
+static void save(const chat *c, const char *path)
+{
+    if (!c->job.first)
+        return;
+    const int error = chat_conversation_save(&c->conversation, path);
+    if (error != 0)
+        NOTE(c, "chat: cannot write %s: %s", path, strerror(error));
+    else
+        NOTE(c, "chat: %s has the conversation, %d message%s and as many replies", path,
+             c->conversation.entry_count / 2, CLI_PLURAL(c->conversation.entry_count / 2));
 }
 
 static tsr_status obey(chat *c, const chat_line *line, bool *ended, tsr_finish *finish)
 {
-    bool alone = false;
-    const command given = command_of(line, &alone);
-    if (given == COMMANDS)
-        return line->size > 0 ? answer(c, line, finish) : TSR_OK;
-    if (!alone) {
-        NOTE(c,
-             "chat: nothing may follow %s, and the model does not get this line; with a space "
-             "before %s it is a message",
-             commands[given], commands[given]);
-        return TSR_OK;
-    }
-    if (given == CLEAR)
+    char problem[256];
+    const char *argument = NULL;
+    switch (chat_command_of(line, &argument, problem, sizeof problem)) {
+    case CHAT_CLEAR:
         return clear(c);
-    if (given == EXIT)
-        *ended = true;
-    else
-        NOTE(c, "chat: /clear begins a new conversation, /exit ends the program, as does the end "
+    case CHAT_REGEN:
+        return regenerate(c, finish);
+    case CHAT_SAVE:
+        save(c, argument);
+        return TSR_OK;
+    case CHAT_HELP:
+        NOTE(c, "chat: /clear begins a new conversation, /regen writes the last reply again, /save "
+                "FILE writes the conversation to a file, /exit ends the program, as does the end "
                 "of the input; a line that ends with \\ goes on in the next one; Ctrl-C ends a "
                 "reply");
-    return TSR_OK;
+        return TSR_OK;
+    case CHAT_EXIT:
+        *ended = true;
+        return TSR_OK;
+    case CHAT_MISTAKE:
+        NOTE(c, "chat: %s", problem);
+        return TSR_OK;
+    case CHAT_MESSAGE:
+    case CHAT_COMMANDS:
+        break;
+    }
+    return line->size > 0 ? answer(c, line, finish) : TSR_OK;
 }
 
 /* Reads messages and replies to them until the input ends or standard output cannot be written to;
@@ -308,7 +353,7 @@ static tsr_status talk(chat *c, int *code)
 static int failed(const char *problem, bool by_format)
 {
     char text[MESSAGE];
-    snprintf(text, sizeof text, "%s%s", problem, by_format ? " with --format" : "");
+    snprintf(text, sizeof text, "%s%s", problem, by_format ? " with --format, or --plain" : "");
     return cli_failed_in("chat", text);
 }
 
@@ -332,8 +377,11 @@ static void help(FILE *out)
 {
     cli_wrap(out, "Talks with a language model that was trained for conversations: each line of "
                   "standard input is a message, to which the model replies. /clear begins a new "
-                  "conversation, /exit or the end of the input ends the program, and a line that "
-                  "ends with \\ goes on in the next one. Ctrl-C ends a reply. MODEL is a Hugging "
+                  "conversation, /regen writes the last reply again, /save FILE writes the "
+                  "conversation to a file as JSON, /help lists these commands, /exit or the end of "
+                  "the input ends the program, and a line that "
+                  "ends with \\ goes on in the next one. Ctrl-C ends a reply. On a terminal, lines "
+                  "can be edited, and the arrow keys bring back earlier ones. MODEL is a Hugging "
                   "Face folder or a GGUF file. Under 'tessera launch -n N' or a cluster's "
                   "launcher, the ranks divide the model, and the first one talks.\n");
     chat_options_help(out);
