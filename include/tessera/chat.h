@@ -108,12 +108,17 @@ typedef enum tsr_chat_role {
     TSR_CHAT_USER = 1,
     TSR_CHAT_ASSISTANT = 2,
     /* Calls of tools. The caller writes the texts as the model was trained to read them: the
-     * library only adds what is around them. Formats: chatml, llama3, mistral-v3 and
-     * mistral-tekken. */
-    TSR_CHAT_TOOLS = 3, /* the tools that there are, of mistral-v3 and mistral-tekken: directly
-                           before the user's last message */
-    TSR_CHAT_CALLS = 4, /* the assistant calls tools, in place of a reply */
-    TSR_CHAT_RESULT = 5 /* what a tool has given: after calls, or after another result */
+     * library only adds what is around them. Formats: chatml, llama3, mistral-v3 and later ones of
+     * Mistral, harmony. */
+    TSR_CHAT_TOOLS = 3,  /* the tools that there are. Formats of Mistral: directly before the user's
+                            last message. harmony: in place of the system's message, whose text
+                            comes before the tools, if there is one ("# Instructions…") */
+    TSR_CHAT_CALLS = 4,  /* the assistant calls tools, in place of a reply. harmony: one tool, with
+                            its arguments */
+    TSR_CHAT_RESULT = 5, /* what a tool has given: after calls, or after another result */
+    /* harmony: what the assistant has thought, or told the user, before a call */
+    TSR_CHAT_REASONING = 6,
+    TSR_CHAT_PREAMBLE = 7
 } tsr_chat_role;
 
 typedef struct tsr_chat_message {
@@ -121,6 +126,7 @@ typedef struct tsr_chat_message {
     tsr_chat_role role;
     const void *text; /* [size_bytes]; may contain zeros and need not be UTF-8 */
     size_t size_bytes;
+    const char *tool; /* harmony: the tool of a call or result. Other formats do not use it */
 } tsr_chat_message;
 
 typedef enum tsr_chat_after {
@@ -129,18 +135,33 @@ typedef enum tsr_chat_after {
     TSR_CHAT_AFTER_CUT = 2      /* after a reply without its end token, with which the ids begin */
 } tsr_chat_after;
 
+/* Whether the model shall think before its answer. Formats whose models always do, or never, ignore
+ * this. */
+typedef enum tsr_chat_reasoning {
+    TSR_CHAT_REASONING_DEFAULT = 0, /* as the model's template has it; harmony: medium */
+    /* The header of a reply contains an empty reasoning, so that the answer follows. Formats:
+     * chatml and deepseek, if the tokenizer has <think> and </think>, glm4.5, minimax-m2, harmony
+     */
+    TSR_CHAT_REASONING_NONE = 1,
+    /* harmony tells the model how long to think; for other formats the default */
+    TSR_CHAT_REASONING_LOW = 2,
+    TSR_CHAT_REASONING_MEDIUM = 3,
+    TSR_CHAT_REASONING_HIGH = 4
+} tsr_chat_reasoning;
+
 typedef struct tsr_chat_params {
     size_t struct_size;
     tsr_chat_format format;
     /* User and assistant take turns, and the user begins. With TSR_CHAT_AFTER_NOTHING, a message of
      * the system may come before the user's first one. Calls are the assistant's turn, and results
-     * that of the user. */
+     * that of the user; further calls may follow results. */
     const tsr_chat_message *messages; /* [count], at least one */
     int count;
     tsr_chat_after after;
     /* If the last message is the user's or a result, the header of a reply follows. If false, the
      * ids end with the last message. */
     bool begin_reply;
+    tsr_chat_reasoning reasoning;
 } tsr_chat_params;
 #define tsr_chat_params(...)                                                                       \
     (&(tsr_chat_params){.struct_size = sizeof(tsr_chat_params), __VA_ARGS__})

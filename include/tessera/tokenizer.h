@@ -285,6 +285,12 @@ typedef enum tsr_text_channel {
  * are left out. Stop strings are searched in the answer only. */
 TSR_API tsr_text_channel tsr_text_stream_channel(const tsr_text_stream *stream);
 
+#define TSR_TEXT_STREAM_MAX_RECIPIENT 127 /* bytes */
+/* Returns to whom the model wrote the text that the last call gave out, such as "functions.f" for
+ * the arguments of a call in gpt-oss's format; "": to the user, or a longer name. Valid until the
+ * next call. Needs .channels. */
+TSR_API const char *tsr_text_stream_recipient(const tsr_text_stream *stream);
+
 #ifdef __cplusplus
 }
 #endif

@@ -34,9 +34,11 @@ static const char *const mark_spellings[MARKS] = {
 /* The channel at the end of the text that has been added. */
 typedef struct channel_state {
     tsr_text_channel channel;
-    mark name_of;  /* the mark of which the text is the name; MARKS: it is no name */
-    bool begins;   /* no text of the channel has been added, so that line breaks are left out */
-    char name[16]; /* the beginning of the name, followed by a zero byte */
+    mark name_of; /* the mark of which the text is the name; MARKS: it is no name */
+    bool begins;  /* no text of the channel has been added, so that line breaks are left out */
+    char recipient[TSR_TEXT_STREAM_MAX_RECIPIENT + 1];
+    /* the beginning of the name, which may include a recipient, followed by a zero byte */
+    char name[TSR_TEXT_STREAM_MAX_RECIPIENT + 48];
 } channel_state;
 
 struct tsr_text_stream {
@@ -56,7 +58,9 @@ struct tsr_text_stream {
     bool has_generated, ended;
     int32_t marks[MARKS]; /* ids; -1: the vocabulary lacks the token, or channels are not wanted */
     channel_state at;
-    tsr_text_channel given_channel; /* of the text that the last call gave out */
+    /* of the text that the last call gave out */
+    tsr_text_channel given_channel;
+    char given_recipient[TSR_TEXT_STREAM_MAX_RECIPIENT + 1];
 };
 
 /* Creating ------------------------------------------------------------------------------------- */
@@ -277,7 +281,29 @@ static bool is_text(const channel_state *state)
 
 static void begin_channel(channel_state *state, tsr_text_channel channel)
 {
-    *state = (channel_state){.channel = channel, .name_of = MARKS, .begins = true};
+    state->channel = channel;
+    state->name_of = MARKS;
+    state->begins = true;
+}
+
+static void begin_name(channel_state *state, mark found)
+{
+    state->name_of = found;
+    state->name[0] = '\0';
+}
+
+/* Takes the recipient from a name: "assistant to=functions.f" or "commentary to=functions.f json".
+ */
+static void take_recipient(channel_state *state)
+{
+    const char *at = strstr(state->name, " to=");
+    if (at == NULL)
+        return;
+    const size_t size = strcspn(at + 4, " \n\t");
+    if (size > TSR_TEXT_STREAM_MAX_RECIPIENT)
+        return;
+    memcpy(state->recipient, at + 4, size);
+    state->recipient[size] = '\0';
 }
 
 static tsr_text_channel channel_by_name(const char *name)
@@ -289,6 +315,12 @@ static tsr_text_channel channel_by_name(const char *name)
 
 static void pass_mark(channel_state *state, mark found)
 {
+    if (!is_text(state))
+        take_recipient(state);
+    else
+        state->recipient[0] = '\0';
+    if (found == MARK_START)
+        state->recipient[0] = '\0';
     if (found == MARK_THINK)
         begin_channel(state, TSR_TEXT_REASONING);
     else if (found == MARK_END_THINK || found == MARK_END_THOUGHT)
@@ -297,7 +329,7 @@ static void pass_mark(channel_state *state, mark found)
         begin_channel(state, state->name_of == MARK_CHANNEL ? channel_by_name(state->name)
                                                             : TSR_TEXT_ANSWER);
     else
-        *state = (channel_state){.channel = state->channel, .name_of = found};
+        begin_name(state, found);
 }
 
 /* Takes the bytes that belong to a name, and returns their number. */
@@ -311,7 +343,9 @@ static size_t take_name(channel_state *state, const char *bytes, size_t size)
         return (size_t)(line_end - bytes) + 1;
     }
     const size_t used = strlen(state->name), left = sizeof state->name - 1 - used;
-    memcpy(state->name + used, bytes, size < left ? size : left);
+    const size_t taken = size < left ? size : left;
+    memcpy(state->name + used, bytes, taken);
+    state->name[used + taken] = '\0';
     return size;
 }
 
@@ -323,6 +357,13 @@ static size_t take_breaks(channel_state *state, const char *bytes, size_t size)
         count++;
     state->begins = state->begins && count == size;
     return count;
+}
+
+/* Notes where the text belongs that is given out next. */
+static void note_given(tsr_text_stream *s)
+{
+    s->given_channel = s->at.channel;
+    memcpy(s->given_recipient, s->at.recipient, sizeof s->given_recipient);
 }
 
 /* Adding --------------------------------------------------------------------------------------- */
@@ -373,7 +414,7 @@ tsr_status tsr_text_stream_add_prompt(tsr_text_stream *s, int32_t id, const char
     mark found = MARKS;
     TSR__TRY(hold(s, id, &found));
     s->of_prompt = s->held_size;
-    s->given_channel = s->at.channel;
+    note_given(s);
     if (found != MARKS)
         pass_mark(&s->at, found);
     give_out_held(s, complete_size(s->held, s->held_size), text, size_bytes);
@@ -392,7 +433,7 @@ tsr_status tsr_text_stream_add(tsr_text_stream *s, int32_t id, const char **text
     mark found = MARKS;
     TSR__TRY(hold(s, id, &found));
     s->has_generated = true;
-    s->given_channel = s->at.channel;
+    note_given(s);
     *stopped = false;
     if (found != MARKS) {
         give_out_before(s, found, text, size_bytes);
@@ -416,7 +457,7 @@ tsr_status tsr_text_stream_end(tsr_text_stream *s, const char **text, size_t *si
                                 : "size_bytes");
     TSR__TRY(need_room(s, s->held_size));
     s->ended = true;
-    s->given_channel = s->at.channel;
+    note_given(s);
     give_out_held(s, s->held_size, text, size_bytes);
     return TSR_OK;
 }
@@ -424,4 +465,9 @@ tsr_status tsr_text_stream_end(tsr_text_stream *s, const char **text, size_t *si
 tsr_text_channel tsr_text_stream_channel(const tsr_text_stream *stream)
 {
     return stream != NULL ? stream->given_channel : TSR_TEXT_ANSWER;
+}
+
+const char *tsr_text_stream_recipient(const tsr_text_stream *stream)
+{
+    return stream != NULL ? stream->given_recipient : "";
 }

@@ -36,7 +36,8 @@ typedef struct oracle {
 static void add_bytes(oracle *o, const tsr_tokenizer *tokenizer, tsr_chat_after after,
                       const char *text, size_t size)
 {
-    const tsr_chat_message message = {sizeof message, TSR_CHAT_USER, text, size};
+    const tsr_chat_message message = {
+        .struct_size = sizeof message, .role = TSR_CHAT_USER, .text = text, .size_bytes = size};
     int32_t *ids = NULL;
     uint64_t count = 0;
     ck_assert_ok(tsr_chat_encode(tokenizer,

@@ -77,6 +77,11 @@ static const example examples[] = {
      "<|channel|>final<|message|>B",
      NULL,
      {"B", "", "{}"}},
+    {harmony,
+     "<|start|>assistant",
+     "<|channel|>commentary<|message|>wait<|end|><|start|>assistant to=a",
+     NULL,
+     {"", "", "wait"}},
     {harmony, "<|start|>assistant", "<|message|>A", NULL, {"A", "", ""}},
     {harmony,
      "<|start|>assistant",
@@ -120,6 +125,9 @@ START_TEST(channels_are_kept_apart)
                                : tsr_text_stream_end(stream, &text, &size));
         const int channel = (int)tsr_text_stream_channel(stream);
         ck_assert(channel >= 0 && channel < 3);
+        const bool called = channel == TSR_TEXT_COMMENTARY && strstr(e->text, "=functions.f");
+        if (size > 0)
+            ck_assert_str_eq(tsr_text_stream_recipient(stream), called ? "functions.f" : "");
         ck_assert_uint_lt(strlen(got[channel]) + size, sizeof got[channel]);
         strncat(got[channel], text, size);
     }
@@ -152,6 +160,7 @@ START_TEST(without_channels_all_is_the_answer)
     }
     ck_assert_str_eq(got, "<think>\nwhy\n</think>\n\nA");
     ck_assert_int_eq(tsr_text_stream_channel(NULL), TSR_TEXT_ANSWER);
+    ck_assert_str_eq(tsr_text_stream_recipient(NULL), "");
     tsr_text_stream_destroy(&stream);
     tsr_tokenizer_free_ids(&ids);
     tsr_tokenizer_close(&tokenizer);

@@ -54,6 +54,9 @@ static const char *const control[] = {
     "<|message|>",
     "<|channel|>",
     "<|return|>",
+    "<|call|>",
+    "<think>",
+    "</think>",
 };
 
 /* Makes a byte-level tokenizer with all control tokens. It adds no BOS by itself. */
@@ -91,7 +94,12 @@ static void close_usual(void)
 
 static tsr_chat_message message(tsr_chat_role role, const char *text)
 {
-    return (tsr_chat_message){sizeof(tsr_chat_message), role, text, strlen(text)};
+    return (tsr_chat_message){sizeof(tsr_chat_message), role, text, strlen(text), NULL};
+}
+
+static tsr_chat_message of_tool(tsr_chat_role role, const char *tool, const char *text)
+{
+    return (tsr_chat_message){sizeof(tsr_chat_message), role, text, strlen(text), tool};
 }
 
 typedef struct ids {
@@ -447,10 +455,10 @@ START_TEST(mistakes_are_named)
 {
     const tsr_chat_message s = message(TSR_CHAT_SYSTEM, "S"), q = message(TSR_CHAT_USER, "Q"),
                            r = message(TSR_CHAT_ASSISTANT, "R"),
-                           nothing = {sizeof nothing, TSR_CHAT_USER, NULL, 3},
+                           nothing = {sizeof nothing, TSR_CHAT_USER, NULL, 3, NULL},
                            large = {sizeof large, TSR_CHAT_USER, "",
-                                    (size_t)TSR_TOKENIZER_MAX_TEXT + 1},
-                           other = {sizeof other, (tsr_chat_role)7, "x", 1};
+                                    (size_t)TSR_TOKENIZER_MAX_TEXT + 1, NULL},
+                           other = {sizeof other, (tsr_chat_role)8, "x", 1, NULL};
     const struct {
         tsr_chat_message messages[3];
         int count;
@@ -462,7 +470,7 @@ START_TEST(mistakes_are_named)
         {{q, q}, 2, 0, "chat: message 1 is the user's (1) instead of the assistant's"},
         {{s, q, s}, 3, 0, "chat: message 2 is the system's (0) instead of the assistant's"},
         {{s, q}, 2, 1, "chat: message 0 is the system's (0) instead of the user's"},
-        {{other}, 1, 0, "chat: message 0 is the ?'s (7) instead of the user's"},
+        {{other}, 1, 0, "chat: message 0 is the ?'s (8) instead of the user's"},
         {{nothing}, 1, 0, "chat: the text of message 0 is NULL, but has 3 bytes"},
         {{large},
          1,
@@ -588,6 +596,119 @@ START_TEST(calls_and_results_have_their_places)
 }
 END_TEST
 
+#define HARMONY(effort, tools)                                                                     \
+    "<|start|>system<|message|>You are ChatGPT, a large language model trained by "                \
+    "OpenAI.\nKnowledge cutoff: 2024-06\n\nReasoning: " effort                                     \
+    "\n\n# Valid channels: analysis, commentary, final. Channel must be included for every "       \
+    "message." tools "<|end|>"
+
+/* Of harmony, a call and a result name their tool, which cannot contain control tokens. */
+START_TEST(harmony_names_tools)
+{
+    const tsr_chat_message all[] = {message(TSR_CHAT_TOOLS, "T"),
+                                    message(TSR_CHAT_USER, "Q"),
+                                    message(TSR_CHAT_REASONING, "why"),
+                                    message(TSR_CHAT_PREAMBLE, "wait"),
+                                    of_tool(TSR_CHAT_CALLS, "a", "{}"),
+                                    of_tool(TSR_CHAT_RESULT, "a", "1"),
+                                    of_tool(TSR_CHAT_CALLS, "b<|end|>", "{\"x\": 1}"),
+                                    of_tool(TSR_CHAT_RESULT, "b", "2")};
+    ids got = encode(tokenizer, tsr_chat_params(.format = TSR_CHAT_HARMONY, .messages = all,
+                                                .count = 6, .begin_reply = true));
+    ck_assert_ids(got,
+                  HARMONY("medium", "\nCalls to these tools must go to the commentary channel: "
+                                    "'functions'.") "<|start|>developer<|message|>T<|end|><|start|>"
+                                                    "user<|message|>Q<|end|>"
+                                                    "<|start|>assistant<|channel|>analysis<|"
+                                                    "message|>why<|end|>"
+                                                    "<|start|>assistant<|channel|>commentary<|"
+                                                    "message|>wait<|end|>"
+                                                    "<|start|>assistant "
+                                                    "to=functions.a<|channel|>commentary "
+                                                    "json<|message|>{}<|call|>"
+                                                    "<|start|>functions.a "
+                                                    "to=assistant<|channel|>commentary<|message|>1<"
+                                                    "|end|>"
+                                                    "<|start|>assistant",
+                  TSR_CHAT_HARMONY);
+    got = encode(tokenizer, tsr_chat_params(.format = TSR_CHAT_HARMONY, .messages = all, .count = 8,
+                                            .reasoning = TSR_CHAT_REASONING_LOW));
+    const int32_t end = tsr_tokenizer_find(tokenizer, "<|end|>", 7);
+    int ends = 0;
+    for (uint64_t i = 0; i < got.count; i++)
+        ends += got.ids[i] == end;
+    ck_assert_int_eq(ends, 7); /* of the introduction and of all messages except the two calls */
+    tsr_tokenizer_free_ids(&got.ids);
+    const struct {
+        tsr_chat_format format;
+        tsr_chat_message messages[3];
+        int count;
+        const char *wanted;
+    } cases[] = {
+        {TSR_CHAT_HARMONY,
+         {all[1], message(TSR_CHAT_CALLS, "{}")},
+         2,
+         "chat: message 1 has no tool, which the format harmony needs"},
+        {TSR_CHAT_HARMONY,
+         {all[1], all[2], message(TSR_CHAT_ASSISTANT, "R")},
+         3,
+         "chat: message 1 is the reasoning's (6) instead of the assistant's"},
+        {TSR_CHAT_HARMONY,
+         {all[1], all[4], all[0]},
+         3,
+         "chat: message 2 is the tools's (3) instead of the user's"},
+        {TSR_CHAT_CHATML,
+         {all[1], all[3], all[4]},
+         3,
+         "chat: the format chatml has no messages with a preamble (message 1)"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        ck_assert_error(
+            tsr_chat_encode(tokenizer,
+                            tsr_chat_params(.format = cases[i].format,
+                                            .messages = cases[i].messages, .count = cases[i].count),
+                            &got.ids, &got.count),
+            TSR_ERR_INVALID, cases[i].wanted);
+    ck_assert_error(tsr_chat_encode(tokenizer,
+                                    tsr_chat_params(.format = TSR_CHAT_HARMONY, .messages = all,
+                                                    .count = 2, .reasoning = (tsr_chat_reasoning)5),
+                                    &got.ids, &got.count),
+                    TSR_ERR_INVALID, "chat: reasoning is 5");
+}
+END_TEST
+
+START_TEST(a_reply_may_begin_without_reasoning)
+{
+    static const struct {
+        tsr_chat_format format;
+        tsr_chat_reasoning reasoning;
+        const char *text;
+    } cases[] = {
+        {TSR_CHAT_HARMONY, TSR_CHAT_REASONING_NONE,
+         HARMONY("medium", "") "<|start|>user<|message|>Q<|end|><|start|>assistant<|channel|>final"
+                               "<|message|>"},
+        {TSR_CHAT_HARMONY, TSR_CHAT_REASONING_HIGH,
+         HARMONY("high", "") "<|start|>user<|message|>Q<|end|><|start|>assistant"},
+        {TSR_CHAT_GLM45, TSR_CHAT_REASONING_NONE,
+         "[gMASK]<sop><|user|>\nQ<|assistant|>\n<think></think>\n"},
+        {TSR_CHAT_GLM45, TSR_CHAT_REASONING_LOW, "[gMASK]<sop><|user|>\nQ<|assistant|>"},
+        {TSR_CHAT_MINIMAX_M2, TSR_CHAT_REASONING_NONE,
+         "]~!b[]~b]user\nQ[e~[\n]~b]ai\n<think>\n\n</think>\n\n"},
+        {TSR_CHAT_CHATML, TSR_CHAT_REASONING_NONE,
+         "<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"},
+        {TSR_CHAT_CHATML, TSR_CHAT_REASONING_DEFAULT,
+         "<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\n"},
+        {TSR_CHAT_VICUNA, TSR_CHAT_REASONING_NONE, "USER: Q\nASSISTANT:"},
+    };
+    const tsr_chat_message q = message(TSR_CHAT_USER, "Q");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        ck_assert_ids(encode(tokenizer,
+                             tsr_chat_params(.format = cases[i].format, .messages = &q, .count = 1,
+                                             .begin_reply = true, .reasoning = cases[i].reasoning)),
+                      cases[i].text, (int)cases[i].format);
+}
+END_TEST
+
 START_TEST(running_out_of_memory_leaks_nothing)
 {
     const tsr_chat_message all[] = {message(TSR_CHAT_SYSTEM, "S"), message(TSR_CHAT_USER, "Q")};
@@ -621,6 +742,8 @@ TESTS(chat)
     tcase_add_test(tests, some_formats_strip_spaces);
     tcase_add_test(tests, a_conversation_begins_with_one_bos);
     tcase_add_test(tests, calls_and_results_have_their_places);
+    tcase_add_test(tests, harmony_names_tools);
+    tcase_add_test(tests, a_reply_may_begin_without_reasoning);
     tcase_add_test(tests, mistakes_are_named);
     tcase_add_test(tests, a_tokenizer_may_lack_what_a_format_needs);
     tcase_add_test(tests, running_out_of_memory_leaks_nothing);

@@ -184,9 +184,14 @@ static tsr_status encode(const chat *c, const chat_line *line, int32_t **ids, ui
         return encode_plain(c, line, ids, count);
     const bool system = chat_chosen.system != NULL && c->after == TSR_CHAT_AFTER_NOTHING;
     const tsr_chat_message messages[] = {
-        {sizeof *messages, TSR_CHAT_SYSTEM, chat_chosen.system,
-         system ? strlen(chat_chosen.system) : 0},
-        {sizeof *messages, TSR_CHAT_USER, line->text, line->size},
+        {.struct_size = sizeof *messages,
+         .role = TSR_CHAT_SYSTEM,
+         .text = chat_chosen.system,
+         .size_bytes = system ? strlen(chat_chosen.system) : 0},
+        {.struct_size = sizeof *messages,
+         .role = TSR_CHAT_USER,
+         .text = line->text,
+         .size_bytes = line->size},
     };
     return tsr_chat_encode(c->tokenizer,
                            tsr_chat_params(.format = c->format, .messages = messages + !system,

@@ -123,37 +123,94 @@ static tsr_status append_between(script *s, const char *const around[2],
     return append_format_string(s, around[1]);
 }
 
+/* Appends the name of a message's tool, if the format has it: the string `after` follows it. */
+static tsr_status append_tool(script *s, const tsr_chat_message *message, const char *after)
+{
+    if (after == NULL)
+        return TSR_OK;
+    TSR__TRY(append_text(s, message->tool, strlen(message->tool)));
+    return append_format_string(s, after);
+}
+
 /* Calls are a reply that begins in another way. */
 static tsr_status append_calls(script *s, const tsr_chat_message *message)
 {
+    const char *end = s->format->call_end;
     TSR__TRY(append_format_string(s, s->format->header));
     TSR__TRY(append_format_string(s, s->format->calls));
+    TSR__TRY(append_tool(s, message, s->format->call_name));
     TSR__TRY(append_message(s, message));
-    return append_format_string(s, s->format->end);
+    return append_format_string(s, end != NULL ? end : s->format->end);
 }
 
-static tsr_status append_start(script *s, tsr_chat_after after)
+static tsr_status append_result(script *s, const tsr_chat_message *message)
 {
-    if (after == TSR_CHAT_AFTER_NOTHING) {
+    TSR__TRY(append_format_string(s, s->format->result[0]));
+    TSR__TRY(append_tool(s, message, s->format->result_name));
+    TSR__TRY(append_message(s, message));
+    return append_format_string(s, s->format->result[1]);
+}
+
+/* Appends a message in which the assistant goes on after this one. */
+static tsr_status append_before_calls(script *s, const tsr_chat_message *message)
+{
+    TSR__TRY(append_format_string(s, s->format->header));
+    return append_between(
+        s, message->role == TSR_CHAT_REASONING ? s->format->reasoning : s->format->preamble,
+        message);
+}
+
+static tsr_status append_introduction(script *s, const tsr_chat_params *params)
+{
+    static const char *const efforts[] = {"medium", "medium", "low", "medium", "high"};
+    const char *const *texts = s->format->introduction;
+    TSR__TRY(append_format_string(s, texts[0]));
+    if (!s->format->efforts)
+        return TSR_OK;
+    TSR__TRY(append_format_string(s, efforts[params->reasoning]));
+    TSR__TRY(append_format_string(s, texts[1]));
+    if (params->messages[0].role == TSR_CHAT_TOOLS)
+        TSR__TRY(append_format_string(s, texts[2]));
+    return append_format_string(s, texts[3]);
+}
+
+static tsr_status append_start(script *s, const tsr_chat_params *params)
+{
+    if (params->after == TSR_CHAT_AFTER_NOTHING) {
         if (s->tokenizer->before == 0)
             TSR__TRY(append_format_string(s, s->format->bos));
-        return append_format_string(s, s->format->introduction);
+        return append_introduction(s, params);
     }
-    if (after == TSR_CHAT_AFTER_CUT)
+    if (params->after == TSR_CHAT_AFTER_CUT)
         TSR__TRY(append_format_string(s, s->format->end));
     return append_format_string(s, s->format->after_end);
+}
+
+/* Begins the model's reply, as it does after its header. */
+static tsr_status append_begin(script *s, tsr_chat_reasoning reasoning)
+{
+    static const char think[] = "<think>", end[] = "</think>";
+    const char *answer = s->format->answer;
+    const bool empty = reasoning == TSR_CHAT_REASONING_NONE && answer != NULL &&
+                       (strstr(answer, think) == NULL ||
+                        (tsr_tokenizer_find(s->tokenizer, think, sizeof think - 1) >= 0 &&
+                         tsr_tokenizer_find(s->tokenizer, end, sizeof end - 1) >= 0));
+    return append_format_string(s, empty ? answer : s->format->begin);
 }
 
 static tsr_status append_all(script *s, const tsr_chat_params *params)
 {
     const tsr_chat_message *messages = params->messages, *system = NULL;
     bool follows_reply = params->after != TSR_CHAT_AFTER_NOTHING;
-    TSR__TRY(append_start(s, params->after));
+    TSR__TRY(append_start(s, params));
     for (int i = 0; i < params->count; i++) {
         if (messages[i].role == TSR_CHAT_TOOLS) {
             TSR__TRY(append_between(s, s->format->tools, &messages[i]));
         } else if (messages[i].role == TSR_CHAT_RESULT) {
-            TSR__TRY(append_between(s, s->format->result, &messages[i]));
+            TSR__TRY(append_result(s, &messages[i]));
+        } else if (messages[i].role == TSR_CHAT_REASONING ||
+                   messages[i].role == TSR_CHAT_PREAMBLE) {
+            TSR__TRY(append_before_calls(s, &messages[i]));
         } else if (messages[i].role == TSR_CHAT_ASSISTANT || messages[i].role == TSR_CHAT_CALLS) {
             TSR__TRY(messages[i].role == TSR_CHAT_CALLS ? append_calls(s, &messages[i])
                                                         : append_reply(s, &messages[i]));
@@ -173,30 +230,38 @@ static tsr_status append_all(script *s, const tsr_chat_params *params)
     if ((last != TSR_CHAT_USER && last != TSR_CHAT_RESULT) || !params->begin_reply)
         return TSR_OK;
     TSR__TRY(append_format_string(s, s->format->header));
-    return append_format_string(s, s->format->begin);
+    return append_begin(s, params->reasoning);
 }
 
 /* Checks --------------------------------------------------------------------------------------- */
 
 static const char *role_name(tsr_chat_role role)
 {
-    static const char *const names[] = {"system", "user", "assistant", "tools", "calls", "result"};
-    return (int)role >= 0 && (int)role < 6 ? names[role] : "?";
+    static const char *const names[] = {"system", "user",   "assistant", "tools",
+                                        "calls",  "result", "reasoning", "preamble"};
+    return (int)role >= 0 && (int)role < 8 ? names[role] : "?";
 }
 
 /* Returns whether a message is in a place where its role may be; `turn` is that of the user or of
- * the assistant. */
-static bool may_be(const tsr_chat_params *p, int i, tsr_chat_role turn)
+ * the assistant. With `names_tools`, the format's list of tools is the first message. */
+static bool may_be(const tsr_chat_params *p, int i, tsr_chat_role turn, bool names_tools)
 {
     const tsr_chat_role before = i > 0 ? p->messages[i - 1].role : TSR_CHAT_ASSISTANT;
     switch (p->messages[i].role) {
     case TSR_CHAT_TOOLS:
+        if (names_tools)
+            return i == 0 && p->after == TSR_CHAT_AFTER_NOTHING && p->count > 1;
         return turn == TSR_CHAT_USER && before != TSR_CHAT_TOOLS && i + 1 < p->count &&
                p->messages[i + 1].role == TSR_CHAT_USER;
     case TSR_CHAT_RESULT:
         return before == TSR_CHAT_CALLS || before == TSR_CHAT_RESULT;
     case TSR_CHAT_CALLS:
         return turn == TSR_CHAT_ASSISTANT;
+    case TSR_CHAT_REASONING:
+    case TSR_CHAT_PREAMBLE:
+        return turn == TSR_CHAT_ASSISTANT && i + 1 < p->count &&
+               (p->messages[i + 1].role == TSR_CHAT_CALLS ||
+                p->messages[i + 1].role == TSR_CHAT_PREAMBLE);
     default:
         return p->messages[i].role == turn;
     }
@@ -210,21 +275,27 @@ static tsr_status check_count(const tsr_chat_params *p)
     return TSR_OK;
 }
 
-static tsr_status check_messages(const tsr_chat_params *p)
+static tsr_status check_messages(const tsr_chat_params *p, const tsr__chat_format *format)
 {
+    const bool names_tools = format->call_name != NULL;
     const bool has_system =
         p->after == TSR_CHAT_AFTER_NOTHING && p->messages[0].role == TSR_CHAT_SYSTEM;
     tsr_chat_role turn = TSR_CHAT_USER;
     for (int i = 0; i < p->count; i++) {
         const tsr_chat_message *m = &p->messages[i];
         const tsr_chat_role wanted = has_system && i == 0 ? TSR_CHAT_SYSTEM : turn;
-        TSR__REQUIRE(may_be(p, i, wanted), "chat: message %d is the %s's (%d) instead of the %s's",
-                     i, role_name(m->role), (int)m->role, role_name(wanted));
-        if (m->role != TSR_CHAT_SYSTEM && m->role != TSR_CHAT_TOOLS)
+        TSR__REQUIRE(may_be(p, i, wanted, names_tools),
+                     "chat: message %d is the %s's (%d) instead of the %s's", i, role_name(m->role),
+                     (int)m->role, role_name(wanted));
+        if (m->role != TSR_CHAT_SYSTEM && m->role != TSR_CHAT_TOOLS &&
+            m->role != TSR_CHAT_REASONING && m->role != TSR_CHAT_PREAMBLE)
             turn = m->role == TSR_CHAT_USER || m->role == TSR_CHAT_RESULT ? TSR_CHAT_ASSISTANT
                                                                           : TSR_CHAT_USER;
         TSR__REQUIRE(m->text != NULL || m->size_bytes == 0,
                      "chat: the text of message %d is NULL, but has %zu bytes", i, m->size_bytes);
+        TSR__REQUIRE(!names_tools || (m->role != TSR_CHAT_CALLS && m->role != TSR_CHAT_RESULT) ||
+                         m->tool != NULL,
+                     "chat: message %d has no tool, which the format %s needs", i, format->name);
     }
     TSR__REQUIRE(!has_system || p->count > 1, "chat: the system's message has none of the user "
                                               "after it");
@@ -235,12 +306,12 @@ static tsr_status check_chat_params(const tsr_tokenizer *tokenizer, const tsr_ch
                                     const tsr__chat_format **format)
 {
     tsr_chat_format chosen = p->format;
-    TSR__TRY(check_messages(p));
     if (chosen == TSR_CHAT_MODEL)
         TSR__TRY(tsr_chat_format_of(tokenizer, &chosen));
     *format = tsr__chat_format_get(chosen);
     TSR__REQUIRE(*format != NULL, "chat: format is %d; 0 to %d are possible", (int)chosen,
                  TSR_CHAT_FORMATS - 1);
+    TSR__TRY(check_messages(p, *format));
     for (int i = 0; i < p->count; i++) {
         const tsr_chat_role role = p->messages[i].role;
         TSR__REQUIRE(
@@ -248,6 +319,10 @@ static tsr_status check_chat_params(const tsr_tokenizer *tokenizer, const tsr_ch
                 !((role == TSR_CHAT_CALLS || role == TSR_CHAT_RESULT) && !(*format)->calls),
             "chat: the format %s has no messages with %s of tools (message %d)", (*format)->name,
             role == TSR_CHAT_TOOLS ? "lists" : role_name(role), i);
+        TSR__REQUIRE((role != TSR_CHAT_REASONING && role != TSR_CHAT_PREAMBLE) ||
+                         (*format)->preamble[0],
+                     "chat: the format %s has no messages with a %s (message %d)", (*format)->name,
+                     role_name(role), i);
     }
     return TSR_OK;
 }
@@ -284,6 +359,8 @@ tsr_status tsr_chat_encode(const tsr_tokenizer *tokenizer, const tsr_chat_params
     TSR__TAKE(tsr_chat_params, params);
     TSR__REQUIRE((int)params->after >= 0 && (int)params->after <= TSR_CHAT_AFTER_CUT,
                  "chat: after is %d", (int)params->after);
+    TSR__REQUIRE((int)params->reasoning >= 0 && (int)params->reasoning <= TSR_CHAT_REASONING_HIGH,
+                 "chat: reasoning is %d", (int)params->reasoning);
     TSR__TRY(check_count(params));
     void *messages = NULL;
     TSR__TRY(tsr__struct_take_array("tsr_chat_message", sizeof(tsr_chat_message),

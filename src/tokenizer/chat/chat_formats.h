@@ -12,16 +12,23 @@
 typedef struct tsr__chat_format {
     const char *name;
     const char *bos; /* what a conversation starts with if the tokenizer adds no ids itself */
-    const char *introduction; /* what always comes before the first message */
-    bool strips;              /* removes spaces at both ends of the user's texts and the replies */
-    bool strips_system;       /* removes them from the system's text */
-    bool system_in_user;      /* puts the system's message into the user's first one */
-    const char *system[2];    /* before and after the text of the system */
-    const char *user[2];      /* before and after the text of the user */
-    const char *header;       /* what begins a reply */
-    const char *begin;        /* follows the header if the model shall write the reply */
-    const char *before;       /* follows the header if the text of the reply is given */
-    const char *end;          /* ends a reply */
+    /* What always comes before the first message: with `efforts`, the first string, the effort of
+     * reasoning, the second string, the third one if there are tools, and the last one; otherwise
+     * the first one. */
+    const char *introduction[4];
+    bool efforts;
+    bool strips;           /* removes spaces at both ends of the user's texts and the replies */
+    bool strips_system;    /* removes them from the system's text */
+    bool system_in_user;   /* puts the system's message into the user's first one */
+    const char *system[2]; /* before and after the text of the system */
+    const char *user[2];   /* before and after the text of the user */
+    const char *header;    /* what begins a reply */
+    const char *begin;     /* follows the header if the model shall write the reply */
+    /* Replaces `begin` if the model shall not think: an empty reasoning. Counts only if the
+     * vocabulary has <think>, if that is in it. NULL: the same as `begin` */
+    const char *answer;
+    const char *before; /* follows the header if the text of the reply is given */
+    const char *end;    /* ends a reply */
     /* What follows the token that ends a reply. If NULL, this token is the first one of the user's
      * next message, `user[0]`, which then continues after it. */
     const char *after_end;
@@ -29,6 +36,12 @@ typedef struct tsr__chat_format {
     const char *tools[2];
     const char *calls;
     const char *result[2];
+    /* If these are not NULL, the name of the tool follows `calls` and result[0], and these strings
+     * the name; `call_end` ends calls instead of `end`. The list of tools replaces the system's
+     * message. */
+    const char *call_name, *result_name, *call_end;
+    /* Around what the assistant writes before calls, after its header. NULL: the format has none */
+    const char *reasoning[2], *preamble[2];
 } tsr__chat_format;
 
 /* Returns a format of the table, or NULL for TSR_CHAT_MODEL and values out of range. */
