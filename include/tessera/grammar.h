@@ -34,7 +34,10 @@ typedef enum tsr_grammar_kind {
      * "literals" and classes [a-z0-9_], [^"\\] have the escapes \n \r \t \" \\ \[ \] \xHH \uHHHH
      * \UHHHHHHHH; `.` is any character; groups are in parentheses; `|` separates alternatives;
      * * + ? {m} {m,} {m,n} repeat; # begins a comment. A rule ends with its line, unless a
-     * parenthesis is open or the next line begins with `|`. Characters are those of UTF-8. */
+     * parenthesis is open or the next line begins with `|`. Characters are those of UTF-8.
+     * `<token>` is the token of this spelling, and `<[5]>` the one with an id: control tokens and
+     * added ones as themselves, others as their text; `!<token>` is any character of a text that
+     * this token ends. `%json` and a JSON schema are a value that it allows. */
     TSR_GRAMMAR_GBNF = 0,
     /* A JSON schema: a text is one value that it allows, with at most a space, or one or two line
      * breaks with up to 20 spaces or tabs, between its parts. docs/grammars.md lists what a schema
@@ -50,6 +53,10 @@ typedef struct tsr_grammar_params {
     const char *text;               /* [size_bytes], in UTF-8 */
     size_t size_bytes;
     tsr_grammar_kind kind;
+    /* GBNF: the rule that a text is; NULL: "root". So a program can let something else come before
+     * a user's grammar: it appends a rule, such as `reply ::= (<think> !</think>* </think>)? root`
+     */
+    const char *root;
 } tsr_grammar_params;
 #define tsr_grammar_params(...)                                                                    \
     (&(tsr_grammar_params){.struct_size = sizeof(tsr_grammar_params), __VA_ARGS__})
@@ -63,6 +70,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_grammar_create(const tsr_grammar_params *pa
 /* Destroys a grammar, which must have no states any more, and sets the pointer to NULL. NULL is
  * allowed. */
 TSR_API void tsr_grammar_destroy(tsr_grammar **grammar);
+/* Returns the memory that a grammar uses at present; 0 for NULL. It grows with the masks that are
+ * kept, up to about 64 MiB. */
+TSR_API uint64_t tsr_grammar_bytes(const tsr_grammar *grammar);
 
 /* How far a text has been read. */
 typedef struct tsr_grammar_state tsr_grammar_state;
@@ -76,10 +86,11 @@ TSR_API TSR_NODISCARD tsr_status tsr_grammar_state_create(tsr_grammar *grammar,
 /* Destroys a state and sets the pointer to NULL. NULL is allowed. */
 TSR_API void tsr_grammar_state_destroy(tsr_grammar_state **state);
 
-/* Read a token, or size_bytes bytes, which need not be whole characters. Errors: TSR_ERR_INVALID if
- * the grammar does not allow them here; for a control token, which stands for no bytes; for an id
- * out of range. TSR_ERR_OVERFLOW if there would be more than TSR_GRAMMAR_MAX_READINGS ways to read
- * the text; TSR_ERR_NO_MEMORY. After an error the state has not changed. */
+/* Read a token, or size_bytes bytes, which need not be whole characters. A token that the grammar
+ * allows as itself is not read as text. Errors: TSR_ERR_INVALID if the grammar does not allow them
+ * here, and control tokens only as themselves; for an id out of range. TSR_ERR_OVERFLOW if there
+ * would be more than TSR_GRAMMAR_MAX_READINGS ways to read the text; TSR_ERR_NO_MEMORY. After an
+ * error the state has not changed. */
 TSR_API TSR_NODISCARD tsr_status tsr_grammar_state_add(tsr_grammar_state *state, int32_t token);
 TSR_API TSR_NODISCARD tsr_status tsr_grammar_state_add_text(tsr_grammar_state *state,
                                                             const void *text, size_t size_bytes);
@@ -94,7 +105,8 @@ TSR_API tsr_grammar_end tsr_grammar_state_end(const tsr_grammar_state *state);
 
 /* Sets the bits of the tokens that may follow, and clears the others of the 32 · `count` bits:
  * token i is bit i % 32 of mask[i / 32]. Tokens at which generation ends (tsr_tokenizer_is_end) may
- * follow where the text may end; other control tokens and those without bytes never. Where rules
+ * follow where the text may end; other control tokens only where the grammar has them, and other
+ * tokens without bytes or with a byte that UTF-8 never has do not follow. Where rules
  * are TSR_GRAMMAR_MAX_DEPTH deep, tokens that need a deeper one are left out.
  *
  * Masks are kept, so that most calls only copy one. Errors: TSR_ERR_INVALID if the mask has fewer

@@ -6,6 +6,8 @@
 
 #include "base/hash.h"
 #include "grammar/grammar.h"
+#include "tokenizer/tokenizer.h"
+#include "json/json.h"
 
 #define LAST_CHARACTER UINT32_C(0x10ffff)
 #define FIRST_SURROGATE UINT32_C(0xd800)
@@ -23,6 +25,9 @@ typedef struct reader {
     int32_t column; /* of the character at `column_at`, an offset in this line */
     size_t column_at;
     int nesting;
+    const tsr_tokenizer *tokenizer;
+    /* Names of rules begin with this: each schema in the text has rules of its own. */
+    char scope[16];
     tsr__expressions *out;
 } reader;
 
@@ -335,12 +340,15 @@ static tsr_status grow_table(tsr__expressions *e)
 static tsr_status find_rule(reader *r, const char *name, size_t size, int32_t *out)
 {
     tsr__expressions *e = r->out;
+    const size_t scope = strlen(r->scope);
     void *rules = e->rules;
     TSR__TRY(grow_table(e));
-    size_t at = (size_t)tsr__hash(TSR__HASH_START, name, size) % e->table_size;
+    size_t at =
+        (size_t)tsr__hash(tsr__hash(TSR__HASH_START, r->scope, scope), name, size) % e->table_size;
     for (; e->table[at] != 0; at = (at + 1) % e->table_size) {
         const char *known = name_of(e, (size_t)e->table[at] - 1);
-        if (strlen(known) == size && memcmp(known, name, size) == 0) {
+        if (strlen(known) == scope + size && memcmp(known, r->scope, scope) == 0 &&
+            memcmp(known + scope, name, size) == 0) {
             *out = e->table[at] - 1;
             return TSR_OK;
         }
@@ -351,6 +359,7 @@ static tsr_status find_rule(reader *r, const char *name, size_t size, int32_t *o
     e->rules = rules;
     e->rules[e->rule_count] = (tsr__rule){
         .name = e->bytes.size, .expression = -1, .line = r->line, .column = column_of(r)};
+    TSR__TRY(tsr__bytes_append(&e->bytes, r->scope, scope));
     TSR__TRY(tsr__bytes_append(&e->bytes, name, size));
     TSR__TRY(tsr__bytes_append(&e->bytes, "", 1));
     e->table[at] = (int32_t)++e->rule_count;
@@ -366,6 +375,118 @@ static tsr_status read_name(reader *r, int32_t *rule)
     TSR__TRY(find_rule(r, r->text + r->at, size, rule));
     r->at += size;
     return TSR_OK;
+}
+
+/* Tokens ------------------------------------------------------------------------------------- */
+
+/* Reads the id in [123], or finds the token that is spelled <like this>. */
+static tsr_status read_id(reader *r, int32_t *out)
+{
+    const char *end = memchr(r->text + r->at, '>', r->size - r->at);
+    const size_t size = end ? (size_t)(end - r->text) - r->at + 1 : 0;
+    if (size == 0 || memchr(r->text + r->at, '\n', size))
+        return FAIL(r, "'>' is missing after a token");
+    char shown[TSR__SPELLING_TEXT];
+    const char *text = r->text + r->at;
+    int64_t id = 0;
+    if (text[1] == '[' && size > 4 && text[size - 2] == ']') {
+        for (size_t i = 2; i < size - 2 && id >= 0; i++)
+            id = text[i] >= '0' && text[i] <= '9' && id < TSR_TOKENIZER_MAX_SIZE
+                     ? 10 * id + text[i] - '0'
+                     : -1;
+    } else {
+        id = tsr_tokenizer_find(r->tokenizer, text, size);
+    }
+    if (id < 0 || id >= tsr_tokenizer_size(r->tokenizer))
+        return FAIL(r, "there is no token %s", tsr__spelling_text(text, size, shown));
+    r->at += size;
+    *out = (int32_t)id;
+    return TSR_OK;
+}
+
+/* Reads a token: its code, or the text of one that has none. */
+static tsr_status read_token(reader *r, int32_t *out)
+{
+    tsr__expression e = here(r, TSR__EXPRESSION_LITERAL);
+    int32_t id = 0;
+    uint8_t code[TSR__TOKEN_CODE];
+    TSR__TRY(read_id(r, &id));
+    const tsr__token *token = &r->tokenizer->vocabulary.tokens[id];
+    const bool coded = tsr__token_has_code(token);
+    tsr__token_code(id, code);
+    e.first = (int32_t)r->out->bytes.size;
+    e.count = coded ? TSR__TOKEN_CODE : (int32_t)token->bytes_size;
+    TSR__TRY(tsr__bytes_append(&r->out->bytes,
+                               coded ? (const char *)code
+                                     : r->tokenizer->vocabulary.strings.data + token->bytes,
+                               (size_t)e.count));
+    return add_expression(r, e, out);
+}
+
+/* Reads !<token>: any character. The token itself is read as what else the grammar allows, since
+ * its code is preferred. */
+static tsr_status read_other_token(reader *r, int32_t *out)
+{
+    tsr__expression e = here(r, TSR__EXPRESSION_CLASS);
+    int32_t id;
+    char shown[TSR__SPELLING_TEXT];
+    r->at++;
+    if (peek(r) != '<')
+        return FAIL(r, "'!' without a token");
+    const size_t start = r->at;
+    TSR__TRY(read_id(r, &id));
+    if (!tsr__token_has_code(&r->tokenizer->vocabulary.tokens[id]))
+        return fail_at(e.line, e.column,
+                       "the token %s is ordinary text, of which '!' cannot be the opposite",
+                       tsr__spelling_text(r->text + start, r->at - start, shown));
+    e.first = (int32_t)r->out->range_count;
+    e.count = 1;
+    TSR__TRY(add_range(r, 0, LAST_CHARACTER));
+    return add_expression(r, e, out);
+}
+
+/* Schemas ------------------------------------------------------------------------------------ */
+
+static tsr_status read_text(reader *r);
+
+/* Reads the rules of a schema, which get a scope of their own, and gives the root's number. */
+static tsr_status read_schema_rules(reader *r, const char *text, size_t size, int32_t *root)
+{
+    tsr__bytes gbnf = {0};
+    tsr_status status = tsr__schema_to_gbnf(text, size, &gbnf);
+    if (status == TSR_OK) {
+        reader own = {.text = (const char *)gbnf.data,
+                      .size = gbnf.size,
+                      .line = 1,
+                      .column = 1,
+                      .tokenizer = r->tokenizer,
+                      .out = r->out};
+        snprintf(own.scope, sizeof own.scope, "%%%zu:", ++r->out->schema_count);
+        status = find_rule(&own, "root", 4, root);
+        if (status == TSR_OK)
+            status = read_text(&own);
+    }
+    tsr__free(gbnf.data);
+    return status;
+}
+
+/* Reads %json and a schema. */
+static tsr_status read_schema(reader *r, int32_t *out)
+{
+    tsr__expression e = here(r, TSR__EXPRESSION_RULE);
+    if (!looking_at(r, "%json"))
+        return FAIL(r, "'%%' without json");
+    r->at += 5;
+    skip_space(r, false);
+    tsr__json json = {.text = r->text, .size = r->size, .at = r->at, .what = "schema"};
+    tsr_status status = tsr__json_skip(&json);
+    if (status == TSR_OK)
+        status = read_schema_rules(r, r->text + r->at, json.at - r->at, &e.first);
+    if (status != TSR_OK)
+        return tsr__fail_context(status, "grammar: line %d, column %d", (int)e.line, (int)e.column);
+    while (r->at < json.at)
+        advance(r);
+    return add_expression(r, e, out);
 }
 
 /* Sequences ---------------------------------------------------------------------------------- */
@@ -466,6 +587,12 @@ static tsr_status read_part(reader *r, int32_t *out)
         return read_class(r, out);
     if (c == '(')
         return read_group(r, out);
+    if (c == '<')
+        return read_token(r, out);
+    if (c == '!')
+        return read_other_token(r, out);
+    if (c == '%')
+        return read_schema(r, out);
     if (is_name(c)) {
         tsr__expression e = here(r, TSR__EXPRESSION_RULE);
         TSR__TRY(read_name(r, &e.first));
@@ -548,23 +675,31 @@ static tsr_status read_rule(reader *r)
     return TSR_OK;
 }
 
-tsr_status tsr__gbnf_read(const char *text, size_t size, tsr__expressions *out)
+static tsr_status read_text(reader *r)
 {
-    reader r = {.text = text, .size = size, .line = 1, .column = 1, .out = out};
-    int32_t root;
-    const char *zero = memchr(text, 0, size);
+    const char *zero = memchr(r->text, 0, r->size);
     if (zero) {
-        r.size = (size_t)(zero - text);
-        while (r.at < r.size)
-            advance(&r);
-        return FAIL(&r, "a zero byte");
+        r->size = (size_t)(zero - r->text);
+        while (r->at < r->size)
+            advance(r);
+        return FAIL(r, "a zero byte");
     }
-    TSR__TRY(find_rule(&r, "root", 4, &root));
-    skip_space(&r, true);
-    while (r.at < r.size)
-        TSR__TRY(read_rule(&r));
-    if (out->rules[root].expression < 0)
-        return FAIL(&r, "there is no rule 'root'");
+    skip_space(r, true);
+    while (r->at < r->size)
+        TSR__TRY(read_rule(r));
+    return TSR_OK;
+}
+
+tsr_status tsr__gbnf_read(const tsr_tokenizer *tokenizer, const char *text, size_t size,
+                          const char *root, tsr__expressions *out)
+{
+    reader r = {
+        .text = text, .size = size, .line = 1, .column = 1, .tokenizer = tokenizer, .out = out};
+    int32_t first;
+    TSR__TRY(find_rule(&r, root, strlen(root), &first));
+    TSR__TRY(read_text(&r));
+    if (out->rules[first].expression < 0)
+        return FAIL(&r, "there is no rule '%.80s'", root);
     for (size_t i = 0; i < out->rule_count; i++)
         if (out->rules[i].expression < 0)
             return fail_at(out->rules[i].line, out->rules[i].column, "there is no rule '%.80s'",

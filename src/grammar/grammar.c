@@ -26,10 +26,10 @@ static tsr_status list_ends(tsr_grammar *g)
     return TSR_OK;
 }
 
-static tsr_status compile(tsr_grammar *g, const char *text, size_t size)
+static tsr_status compile(tsr_grammar *g, const char *text, size_t size, const char *root)
 {
     tsr__expressions expressions = {0};
-    tsr_status status = tsr__gbnf_read(text, size, &expressions);
+    tsr_status status = tsr__gbnf_read(g->tokenizer, text, size, root, &expressions);
     if (status == TSR_OK)
         status = tsr__automaton_build(&expressions, g->trie->longest, &g->automaton);
     tsr__expressions_finish(&expressions);
@@ -48,10 +48,10 @@ static tsr_status fill(tsr_grammar *g, const tsr_grammar_params *p)
     if (!g->path || !g->once.words)
         return TSR_ERR_NO_MEMORY;
     if (p->kind == TSR_GRAMMAR_GBNF)
-        return compile(g, p->text, p->size_bytes);
+        return compile(g, p->text, p->size_bytes, p->root ? p->root : "root");
     tsr_status status = tsr__schema_to_gbnf(p->text, p->size_bytes, &gbnf);
     if (status == TSR_OK) {
-        status = compile(g, (const char *)gbnf.data, gbnf.size);
+        status = compile(g, (const char *)gbnf.data, gbnf.size, "root");
         if (status != TSR_OK)
             (void)tsr__fail_context(status, "schema");
     }
@@ -69,12 +69,16 @@ tsr_status tsr_grammar_create(const tsr_grammar_params *params, tsr_grammar **ou
     TSR__REQUIRE(params->text && params->size_bytes <= TSR_GRAMMAR_MAX_TEXT,
                  "grammar: text is %s and has %zu bytes; at most %d are possible",
                  params->text ? "not NULL" : "NULL", params->size_bytes, TSR_GRAMMAR_MAX_TEXT);
+    TSR__REQUIRE(!params->root || params->kind == TSR_GRAMMAR_GBNF,
+                 "grammar: root is '%.80s', but a schema has no rules", params->root);
     tsr_grammar *g = tsr__calloc(1, sizeof *g);
     if (!g)
         return TSR_ERR_NO_MEMORY;
     g->tokenizer = params->tokenizer;
     g->digest = tsr__hash(tsr__hash_word(TSR__HASH_START, (uint32_t)params->kind), params->text,
                           params->size_bytes);
+    if (params->root)
+        g->digest = tsr__hash(g->digest, params->root, strlen(params->root));
     const tsr_status status = fill(g, params);
     if (status != TSR_OK) {
         tsr_grammar_destroy(&g);
@@ -99,6 +103,20 @@ void tsr_grammar_destroy(tsr_grammar **grammar)
     tsr__free(g->once.words);
     tsr__free(g);
     *grammar = NULL;
+}
+
+uint64_t tsr_grammar_bytes(const tsr_grammar *g)
+{
+    if (!g)
+        return 0;
+    const tsr__automaton *a = &g->automaton;
+    const tsr__readings *r = &g->readings;
+    return sizeof *g + a->capacity * sizeof *a->states + a->alike_capacity * sizeof *a->alike +
+           a->rule_count * sizeof *a->starts + r->stack_capacity * sizeof *r->stacks +
+           r->stack_table_size * sizeof *r->stack_table + r->set_capacity * sizeof *r->sets +
+           r->set_table_size * sizeof *r->set_table + r->reading_capacity * sizeof *r->readings +
+           r->bytes + (g->work_capacity + g->found_capacity) * sizeof *g->work +
+           g->visited_size * sizeof *g->visited + g->mask_words * sizeof *g->once.words;
 }
 
 /* States ------------------------------------------------------------------------------------- */
@@ -157,10 +175,29 @@ static tsr_status add_bytes(tsr_grammar_state *s, const uint8_t *bytes, size_t s
     for (size_t i = 0; i < size; i++) {
         g->effort = 0;
         TSR__TRY(tsr__readings_step(g, set, bytes[i], &set));
-        TSR__REQUIRE(set != 0, "grammar: byte %zu of %s, 0x%02x, is not allowed here", i, what,
+        TSR__REQUIRE(set != 0 && bytes[i] != TSR__TOKEN_CODE_FIRST,
+                     "grammar: byte %zu of %s, 0x%02x, is not allowed here", i, what,
                      (unsigned)bytes[i]);
     }
     s->set = set;
+    return TSR_OK;
+}
+
+/* Reads a token as itself, if the grammar allows that here. */
+static tsr_status add_code(tsr_grammar_state *s, int32_t token, bool *read)
+{
+    tsr_grammar *g = s->grammar;
+    uint8_t code[TSR__TOKEN_CODE];
+    tsr__token_code(token, code);
+    TSR__TRY(tsr__readings_shrink(g));
+    int32_t set = s->set;
+    for (size_t i = 0; i < sizeof code && set != 0; i++) {
+        g->effort = 0;
+        TSR__TRY(tsr__readings_step(g, set, code[i], &set));
+    }
+    *read = set != 0;
+    if (*read)
+        s->set = set;
     return TSR_OK;
 }
 
@@ -169,9 +206,15 @@ tsr_status tsr_grammar_state_add(tsr_grammar_state *state, int32_t token)
     char what[32];
     TSR__REQUIRE(state, "grammar: state is NULL");
     const tsr_tokenizer *t = state->grammar->tokenizer;
+    bool read = false;
     TSR__TRY(tsr__check_id(t, token));
     const tsr__token *one = &t->vocabulary.tokens[token];
-    TSR__REQUIRE(!tsr__is_control(one), "grammar: token %" PRId32 " is a control token", token);
+    if (tsr__token_has_code(one))
+        TSR__TRY(add_code(state, token, &read));
+    if (read)
+        return TSR_OK;
+    TSR__REQUIRE(!tsr__is_control(one),
+                 "grammar: token %" PRId32 " is a control token, which is not allowed here", token);
     snprintf(what, sizeof what, "token %" PRId32, token);
     return add_bytes(state, (const uint8_t *)t->vocabulary.strings.data + one->bytes,
                      one->bytes_size, what);

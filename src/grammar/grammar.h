@@ -49,11 +49,13 @@ typedef struct tsr__expressions {
     tsr__bytes bytes;
     int32_t *table; /* the hash table of rules by name: number + 1, or 0 */
     size_t table_size;
+    size_t schema_count; /* schemas in the text */
 } tsr__expressions;
 
-/* Reads a grammar's text. All rules are defined, and rule 0 is `root`. The caller must call
+/* Reads a grammar's text, whose rule 0 is `root`. All rules are defined. The caller must call
  * tsr__expressions_finish, also after an error. */
-tsr_status tsr__gbnf_read(const char *text, size_t size, tsr__expressions *out) TSR_NODISCARD;
+tsr_status tsr__gbnf_read(const tsr_tokenizer *tokenizer, const char *text, size_t size,
+                          const char *root, tsr__expressions *out) TSR_NODISCARD;
 void tsr__expressions_finish(tsr__expressions *expressions);
 
 /* Makes GBNF of a JSON schema, of which the caller must free out->data. */

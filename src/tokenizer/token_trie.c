@@ -28,20 +28,31 @@ static int compare_words(const void *a, const void *b)
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* Lists the tokens that are text, in the order of their bytes. */
-static tsr_status list_words(const tsr_tokenizer *tokenizer, word **out, uint32_t *count)
+bool tsr__token_has_code(const tsr__token *token)
+{
+    return tsr__is_control(token) || token->type == TSR__TOKEN_USER;
+}
+
+/* Lists the tokens that are text, and the codes of others, in the order of their bytes. Writes the
+ * codes to codes[4 · tokens]. */
+static tsr_status list_words(const tsr_tokenizer *tokenizer, uint8_t *codes, word **out,
+                             uint32_t *count)
 {
     const tsr__vocabulary *v = &tokenizer->vocabulary;
-    word *words = tsr__calloc(v->count, sizeof *words);
+    word *words = tsr__calloc(v->count, 2 * sizeof *words);
     if (!words)
         return TSR_ERR_NO_MEMORY;
     *count = 0;
     for (size_t id = 0; id < v->count; id++) {
         const tsr__token *token = &v->tokens[id];
-        if (tsr__is_control(token) || token->bytes_size == 0)
-            continue;
-        words[(*count)++] =
-            (word){(const uint8_t *)v->strings.data + token->bytes, token->bytes_size, (int32_t)id};
+        const uint8_t *bytes = (const uint8_t *)v->strings.data + token->bytes;
+        uint8_t *code = codes + TSR__TOKEN_CODE * id;
+        tsr__token_code((int32_t)id, code);
+        if (tsr__token_has_code(token))
+            words[(*count)++] = (word){code, TSR__TOKEN_CODE, (int32_t)id};
+        if (!tsr__is_control(token) && token->bytes_size > 0 &&
+            memchr(bytes, TSR__TOKEN_CODE_FIRST, token->bytes_size) == NULL)
+            words[(*count)++] = (word){bytes, token->bytes_size, (int32_t)id};
     }
     qsort(words, *count, sizeof *words, compare_words);
     *out = words;
@@ -85,11 +96,10 @@ static void fill(tsr__token_trie *t, const word *words, uint32_t count, uint32_t
     t->firsts[node + 1] = count;
 }
 
-static tsr_status build(const tsr_tokenizer *tokenizer, tsr__token_trie *t)
+/* Builds the trie of a list of words. */
+static tsr_status build_words(const word *words, uint32_t count, tsr__token_trie *t)
 {
-    word *words = NULL;
-    uint32_t count = 0, nodes = 1;
-    TSR__TRY(list_words(tokenizer, &words, &count));
+    uint32_t nodes = 1;
     for (uint32_t i = 0; i < count; i++) {
         nodes += words[i].size - common(words, i);
         t->longest = words[i].size > t->longest ? words[i].size : t->longest;
@@ -105,8 +115,20 @@ static tsr_status build(const tsr_tokenizer *tokenizer, tsr__token_trie *t)
     if (enough)
         fill(t, words, count, path);
     tsr__free(path);
-    tsr__free(words);
     return enough ? TSR_OK : TSR_ERR_NO_MEMORY;
+}
+
+static tsr_status build(const tsr_tokenizer *tokenizer, tsr__token_trie *t)
+{
+    word *words = NULL;
+    uint32_t count = 0;
+    uint8_t *codes = tsr__calloc(tokenizer->vocabulary.count, TSR__TOKEN_CODE);
+    tsr_status status = codes ? list_words(tokenizer, codes, &words, &count) : TSR_ERR_NO_MEMORY;
+    if (status == TSR_OK)
+        status = build_words(words, count, t);
+    tsr__free(words);
+    tsr__free(codes);
+    return status;
 }
 
 static void destroy(tsr__token_trie *t)

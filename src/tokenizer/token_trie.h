@@ -3,10 +3,24 @@
 #define TSR_TOKENIZER_TOKEN_TRIE_H
 
 #include "base/error.h"
-#include "tessera/tokenizer.h"
+#include "tokenizer/vocabulary.h"
 
-/* The bytes of all tokens that are text. Nodes are in the order of their strings, so that the nodes
- * below one follow it. */
+/* Control tokens and those that are added to a vocabulary can also be meant as themselves. They
+ * have a code of these bytes, which begins with one that no text in UTF-8 has. */
+#define TSR__TOKEN_CODE 4
+#define TSR__TOKEN_CODE_FIRST 0xff
+static inline void tsr__token_code(int32_t id, uint8_t code[TSR__TOKEN_CODE])
+{
+    code[0] = TSR__TOKEN_CODE_FIRST;
+    code[1] = (uint8_t)(id >> 16);
+    code[2] = (uint8_t)(id >> 8);
+    code[3] = (uint8_t)id;
+}
+
+bool tsr__token_has_code(const tsr__token *token);
+
+/* The bytes of all tokens that are text in UTF-8, and all codes. Nodes are in the order of their
+ * strings, so that the nodes below one follow it. */
 typedef struct tsr__token_trie {
     uint32_t count;   /* nodes; node 0 is the root */
     uint8_t *bytes;   /* by node */

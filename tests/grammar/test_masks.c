@@ -1,4 +1,6 @@
 /* Tests masks: bit by bit, they must be what reading the bytes of each token gives. */
+#include <stdio.h>
+
 #include "grammar/follow.h"
 #include "grammar/grammar.h"
 #include "support/random.h"
@@ -98,6 +100,94 @@ START_TEST(control_tokens_are_never_text)
 }
 END_TEST
 
+/* A grammar can have control tokens as themselves. */
+START_TEST(tokens_can_be_part_of_a_grammar)
+{
+    const int32_t mark = tsr_tokenizer_find(tokenizer, "<|begin_of_text|>", 17);
+    char text[512];
+    uint64_t seed = 9;
+    tsr_grammar *grammar = NULL;
+    tsr_grammar_state *state = NULL;
+    ck_assert_int_ge(mark, 0);
+    snprintf(text, sizeof text,
+             "root ::= (<|begin_of_text|> !<|begin_of_text|>* <[%d]>)? \"yes\" "
+             "<|begin_of_text|>\n"
+             "other ::= %%json {\"enum\": [1]} \" \" root %%json{\"type\": \"array\", \"items\": "
+             "{\"$ref\": \"#/$defs/s\"},\n \"$defs\": {\"s\": {\"enum\": [2]}}}\n",
+             (int)mark);
+    ck_assert_ok(tsr_grammar_create(
+        tsr_grammar_params(.tokenizer = tokenizer, .text = text, .size_bytes = strlen(text)),
+        &grammar));
+    ck_assert_ok(tsr_grammar_state_create(grammar, NULL, &state));
+    check_mask(grammar, state, &seed);
+    ck_assert_ok(tsr_grammar_state_add(state, mark));
+    check_mask(grammar, state, &seed);
+    ck_assert_ok(tsr_grammar_state_add_text(state, "no <|begin_of_text|> \xc3\xa4", 23));
+    ck_assert_int_eq(tsr_grammar_state_add_text(state, "\xff", 1), TSR_ERR_INVALID);
+    ck_assert_ok(tsr_grammar_state_add(state, mark));
+    ck_assert_int_eq(tsr_grammar_state_add(state, mark), TSR_ERR_INVALID);
+    check_mask(grammar, state, &seed);
+    ck_assert_ok(tsr_grammar_state_add_text(state, "yes", 3));
+    ck_assert_int_eq(tsr_grammar_state_end(state), TSR_GRAMMAR_INCOMPLETE);
+    check_mask(grammar, state, &seed);
+    ck_assert_ok(tsr_grammar_state_add(state, mark));
+    ck_assert_int_eq(tsr_grammar_state_end(state), TSR_GRAMMAR_MUST_END);
+    tsr_grammar_state_destroy(&state);
+    tsr_grammar_destroy(&grammar);
+    /* another root, and schemas, whose rules are their own */
+    ck_assert_ok(tsr_grammar_create(tsr_grammar_params(.tokenizer = tokenizer, .text = text,
+                                                       .size_bytes = strlen(text), .root = "other"),
+                                    &grammar));
+    ck_assert_ok(tsr_grammar_state_create(grammar, NULL, &state));
+    ck_assert_ok(tsr_grammar_state_add_text(state, "1 yes", 5));
+    ck_assert_ok(tsr_grammar_state_add(state, mark));
+    ck_assert_ok(tsr_grammar_state_add_text(state, "[2, 2", 5));
+    ck_assert_int_eq(tsr_grammar_state_add_text(state, ",1", 2), TSR_ERR_INVALID);
+    ck_assert_ok(tsr_grammar_state_add_text(state, "]", 1));
+    ck_assert_int_eq(tsr_grammar_state_end(state), TSR_GRAMMAR_MUST_END);
+    ck_assert_uint_gt(tsr_grammar_bytes(grammar), 1000);
+    ck_assert_uint_eq(tsr_grammar_bytes(NULL), 0);
+    tsr_grammar_state_destroy(&state);
+    tsr_grammar_destroy(&grammar);
+}
+END_TEST
+
+START_TEST(mistakes_with_tokens_are_named)
+{
+    static const struct {
+        const char *text, *error;
+        tsr_status status;
+    } cases[] = {
+        {"root ::= <|nothing|>", "grammar: line 1, column 10: there is no token '<|nothing|>'",
+         TSR_ERR_INVALID},
+        {"root ::= <[1759]>", "grammar: line 1, column 10: there is no token '<[1759]>'",
+         TSR_ERR_INVALID},
+        {"root ::= <[1x]>", "grammar: line 1, column 10: there is no token '<[1x]>'",
+         TSR_ERR_INVALID},
+        {"root ::= <|eot_id|", "grammar: line 1, column 10: '>' is missing after a token",
+         TSR_ERR_INVALID},
+        {"root ::= !\"a\"", "grammar: line 1, column 11: '!' without a token", TSR_ERR_INVALID},
+        {"root ::= !<[5]>",
+         "grammar: line 1, column 10: the token '<[5]>' is ordinary text, of which '!' cannot be "
+         "the opposite",
+         TSR_ERR_INVALID},
+        {"root ::= %jsn {}", "grammar: line 1, column 10: '%' without json", TSR_ERR_INVALID},
+        {"root ::=\n  %json {\"not\": {}}",
+         "grammar: line 2, column 3: schema: offset 1: the keyword 'not' is not supported",
+         TSR_ERR_UNSUPPORTED},
+        {"a ::= \"a\"", "grammar: line 1, column 10: there is no rule 'root'", TSR_ERR_INVALID},
+    };
+    tsr_grammar *grammar = NULL;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        refuses(tokenizer, TSR_GRAMMAR_GBNF, cases[i].text, cases[i].status, cases[i].error);
+    ck_assert_error(
+        tsr_grammar_create(tsr_grammar_params(.tokenizer = tokenizer, .text = "{}", .size_bytes = 2,
+                                              .root = "r", .kind = TSR_GRAMMAR_JSON_SCHEMA),
+                           &grammar),
+        TSR_ERR_INVALID, "grammar: root is 'r', but a schema has no rules");
+}
+END_TEST
+
 /* What has been computed is thrown away when it becomes large; the states stay what they are. */
 START_TEST(states_survive_shrinking)
 {
@@ -149,6 +239,8 @@ TESTS(masks)
     tcase_add_loop_test(tests, masks_are_those_of_each_token, 0,
                         (int)(sizeof grammars / sizeof *grammars));
     tcase_add_test(tests, control_tokens_are_never_text);
+    tcase_add_test(tests, tokens_can_be_part_of_a_grammar);
+    tcase_add_test(tests, mistakes_with_tokens_are_named);
     tcase_add_test(tests, states_survive_shrinking);
     tcase_add_test(tests, ambiguity_has_a_limit);
 }
