@@ -118,136 +118,479 @@ START_TEST(conversations_are_those_of_templates)
 }
 END_TEST
 
-/* Gives a request's choice a reply, piece by piece. Returns what is text of the answer at once. */
-static const char *reply(serve_choice *c, const char *const *pieces)
+/* Gives a request's choice a reply of at most `step` bytes at a time. */
+static bool reply(serve_choice *c, const char *text, size_t step)
 {
-    static char text[1024];
-    text[0] = '\0';
-    for (; *pieces != NULL; pieces++) {
-        const size_t certain = serve_hold_calls(&server, c, *pieces, strlen(*pieces));
-        strncat(text, c->held.data, certain);
-        c->held.size -= certain;
-        memmove(c->held.data, c->held.data + certain, c->held.size + 1);
-    }
-    return text;
+    const size_t size = strlen(text);
+    for (size_t at = 0; at < size; at += step)
+        serve_reply_add(&server, c, text + at, size - at < step ? size - at : step);
+    return serve_reply_end(&server, c, true);
 }
+
+/* What a client makes of a stream. */
+typedef struct assembled {
+    char text[512], names[256], arguments[4][256];
+    int calls, pieces;
+} assembled;
+
+static void add_delta(assembled *a, const json_t *delta)
+{
+    const json_t *call = json_array_get(json_object_get(delta, "tool_calls"), 0),
+                 *function = json_object_get(call, "function");
+    const char *content = json_string_value(json_object_get(delta, "content")),
+               *name = json_string_value(json_object_get(function, "name")),
+               *arguments = json_string_value(json_object_get(function, "arguments"));
+    if (content != NULL)
+        strncat(a->text, content, sizeof a->text - strlen(a->text) - 1);
+    if (call == NULL)
+        return;
+    const int index = (int)json_integer_value(json_object_get(call, "index"));
+    if (name != NULL) {
+        ck_assert_int_eq(index, a->calls++);
+        ck_assert_str_eq(arguments, "");
+        ck_assert_ptr_nonnull(json_object_get(call, "id"));
+        strncat(a->names, name, sizeof a->names - strlen(a->names) - 1);
+        strncat(a->names, ";", 2);
+    }
+    ck_assert_int_eq(index, a->calls - 1);
+    a->pieces += name == NULL;
+    strncat(a->arguments[index], arguments, 255 - strlen(a->arguments[index]));
+}
+
+static void assemble(const serve_request *r, assembled *out)
+{
+    *out = (assembled){.calls = 0};
+    for (const char *at = r->events.data; at != NULL && (at = strstr(at, "data: ")) != NULL;) {
+        json_t *event = json_loads(at += 6, JSON_DISABLE_EOF_CHECK, NULL);
+        ck_assert_ptr_nonnull(event);
+        add_delta(out,
+                  json_object_get(json_array_get(json_object_get(event, "choices"), 0), "delta"));
+        json_decref(event);
+    }
+}
+
+#define ASKS_OSLO "\"messages\": [{\"role\": \"user\", \"content\": \"Oslo?\"}]}"
 
 START_TEST(calls_are_found)
 {
+    static const char city[] = "{\"city\": \"O\\\"{slo\"}";
     static const struct {
         tsr_chat_format format;
-        const char *pieces[8];
-        const char *text; /* before the end of the reply */
-        int calls;
-        const char *held; /* if there are none */
+        const char *reply, *text, *names;
+        int fragments; /* calls of which arguments come in fragments */
     } cases[] = {
         {TSR_CHAT_CHATML,
-         {"Well", ". <tool", "_call>\n{\"name\": \"get_weather\", ",
-          "\"arguments\": {\"city\": \"Oslo\"}}\n</tool_call>"},
-         "Well. ",
-         1,
-         ""},
+         "Well. <tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": "
+         "\"O\\\"{slo\"}}\n</tool_call>",
+         "Well. ", "get_weather;", 1},
         {TSR_CHAT_CHATML,
-         {"<tool_call>{\"name\": \"get_weather\", \"arguments\": {\"city\": "
-          "\"Oslo\"}}</tool_call>\n",
-          "<tool_call>{\"name\": \"get_weather\", \"arguments\": {\"city\": \"Oslo\"}}"},
-         "",
-         2,
-         ""},
-        {TSR_CHAT_CHATML, {"a <tool", "box> b"}, "a <toolbox> b", 0, ""},
+         "<tool_call>{\"name\":\"get_weather\",\"arguments\":{\"city\": \"O\\\"{slo\"}} "
+         "</tool_call>\n<tool_call> {\"name\": \"b\", \"arguments\": {\"city\": "
+         "\"O\\\"{slo\"}}",
+         "", "get_weather;b;", 2},
         {TSR_CHAT_CHATML,
-         {"<tool_call>{\"name\": \"get_wea"},
-         "",
-         0,
-         "<tool_call>{\"name\": \"get_wea"},
+         "<tool_call>{\"arguments\": {\"city\": \"O\\\"{slo\"}, \"name\": "
+         "\"get_weather\"}</tool_call><tool_call>{\"name\": \"b\", \"arguments\": {\"city\": "
+         "\"O\\\"{slo\"}}</tool_call>end",
+         "end", "get_weather;b;", 1},
+        {TSR_CHAT_CHATML, "a <toolbox> b <tool_c", "a <toolbox> b <tool_c", "", 0},
+        {TSR_CHAT_CHATML, "<tool_call>{\"name\": \"get_wea", "<tool_call>{\"name\": \"get_wea", "",
+         0},
+        {TSR_CHAT_CHATML, "<tool_call>[1]</tool_call> no", "<tool_call>[1]</tool_call> no", "", 0},
         {TSR_CHAT_LLAMA3,
-         {" {\"name\": \"get_weather\", ", "\"parameters\": {\"city\": \"Oslo\"}}"},
-         "",
-         1,
-         ""},
+         " {\"name\": \"get_weather\", \"parameters\": {\"city\": \"O\\\"{slo\"}} more", "",
+         "get_weather;", 1},
         {TSR_CHAT_LLAMA3,
-         {"{\"name\": \"other\", ", "\"parameters\": {}}"},
-         "",
-         0,
-         "{\"name\": \"other\", \"parameters\": {}}"},
-        {TSR_CHAT_LLAMA3, {"I ", "{\"name\"}"}, "I {\"name\"}", 0, ""},
+         "{\"type\": \"function\", \"name\": \"get_weather\", \"parameters\": {\"city\": "
+         "\"O\\\"{slo\"}}",
+         "", "get_weather;", 0},
+        {TSR_CHAT_LLAMA3, "{\"name\": \"other\", \"parameters\": {}}",
+         "{\"name\": \"other\", \"parameters\": {}}", "", 0},
+        {TSR_CHAT_LLAMA3, "I {\"name\"}", "I {\"name\"}", "", 0},
         {TSR_CHAT_MISTRAL_V3,
-         {"[{\"name\": \"get_weather\", \"arguments\": ", "{\"city\": \"Oslo\"}}]"},
-         "",
-         1,
-         ""},
-        {TSR_CHAT_MISTRAL_V3, {"[1, ", "2]"}, "", 0, "[1, 2]"},
+         "[{\"name\": \"get_weather\", \"arguments\": {\"city\": \"O\\\"{slo\"}, \"id\": "
+         "\"a}b\"}, {\"name\": \"get_weather\", \"arguments\": {\"city\": "
+         "\"O\\\"{slo\"}}]",
+         "", "get_weather;get_weather;", 2},
+        {TSR_CHAT_MISTRAL_V7,
+         "[{\"name\": \"get_weather\", \"arguments\": {\"city\": \"O\\\"{slo\"}}, "
+         "{\"arguments\": {\"city\": \"O\\\"{slo\"}, \"name\": \"get_weather\"}]",
+         "", "get_weather;get_weather;", 1},
+        {TSR_CHAT_MISTRAL_V3, "[1, 2]", "[1, 2]", "", 0},
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        serve_request *r = read_request(
-            cases[i].format, "{\"tools\": [" TOOL
-                             "], \"messages\": [{\"role\": \"user\", \"content\": \"Oslo?\"}]}");
-        serve_choice *c = &r->choices[0];
-        ck_assert_str_eq(reply(c, cases[i].pieces), cases[i].text);
-        ck_assert_int_eq(serve_take_calls(&server, c), cases[i].calls > 0);
-        ck_assert_int_eq((int)json_array_size(c->calls), cases[i].calls);
-        for (int k = 0; k < cases[i].calls; k++) {
-            const json_t *one = json_array_get(c->calls, (size_t)k),
-                         *function = json_object_get(one, "function");
-            ck_assert_str_eq(json_string_value(json_object_get(function, "name")), "get_weather");
-            ck_assert_str_eq(json_string_value(json_object_get(function, "arguments")),
-                             "{\"city\":\"Oslo\"}");
-            const char *id = json_string_value(json_object_get(one, "id"));
-            ck_assert_uint_eq(strlen(id), cases[i].format == TSR_CHAT_MISTRAL_V3 ? 9 : 33);
-            if (k > 0)
-                ck_assert_str_ne(
-                    id, json_string_value(json_object_get(json_array_get(c->calls, 0), "id")));
-        }
-        if (cases[i].calls == 0)
-            ck_assert_str_eq(c->held.data, cases[i].held);
-        serve_request_leave(r);
-    }
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (size_t step = 1; step < 64; step = 2 * step + 1)
+            for (int stream = 0; stream < 2; stream++) {
+                serve_request *r = read_request(
+                    cases[i].format, stream ? "{\"stream\": true, \"tools\": [" TOOL "], " ASKS_OSLO
+                                            : "{\"tools\": [" TOOL "], " ASKS_OSLO);
+                serve_choice *c = &r->choices[0];
+                assembled got;
+                const bool calls = reply(c, cases[i].reply, step);
+                ck_assert_int_eq(calls, *cases[i].names != '\0');
+                assemble(r, &got);
+                char names[256] = "";
+                for (size_t k = 0; k < json_array_size(c->calls); k++) {
+                    const json_t *one = json_array_get(c->calls, k),
+                                 *function = json_object_get(one, "function");
+                    strcat(names, json_string_value(json_object_get(function, "name")));
+                    strcat(names, ";");
+                    json_t *arguments = json_loads(
+                        json_string_value(json_object_get(function, "arguments")), 0, NULL);
+                    json_t *wanted = json_loads(city, 0, NULL);
+                    ck_assert(json_equal(arguments, wanted));
+                    json_decref(arguments);
+                    json_decref(wanted);
+                    if (stream)
+                        ck_assert_str_eq(got.arguments[k],
+                                         json_string_value(json_object_get(function, "arguments")));
+                    ck_assert_uint_eq(strlen(json_string_value(json_object_get(one, "id"))),
+                                      cases[i].format == TSR_CHAT_MISTRAL_V3 ||
+                                              cases[i].format == TSR_CHAT_MISTRAL_V7
+                                          ? 9
+                                          : 33);
+                }
+                ck_assert_str_eq(names, cases[i].names);
+                ck_assert_str_eq(stream                   ? got.text
+                                 : c->answer.data != NULL ? c->answer.data
+                                                          : "",
+                                 cases[i].text);
+                if (stream) {
+                    ck_assert_str_eq(got.names, cases[i].names);
+                    if (step == 1) /* each byte of the arguments is an event */
+                        ck_assert_int_eq(got.pieces, cases[i].fragments * (int)strlen(city) +
+                                                         got.calls - cases[i].fragments);
+                }
+                serve_request_leave(r);
+            }
 }
 END_TEST
 
-START_TEST(required_calls_have_a_grammar)
+/* A call that is cut is not complete: finish_reason is then not tool_calls. */
+START_TEST(a_call_may_be_cut)
+{
+    static const char cut[] = "<tool_call>{\"name\": \"get_weather\", \"arguments\": {\"ci";
+    serve_request *r = read_request(TSR_CHAT_CHATML, "{\"tools\": [" TOOL "], " ASKS_OSLO);
+    serve_choice *c = &r->choices[0];
+    serve_reply_add(&server, c, cut, strlen(cut));
+    ck_assert(!serve_reply_end(&server, c, false));
+    const json_t *function = json_object_get(json_array_get(c->calls, 0), "function");
+    ck_assert_str_eq(json_string_value(json_object_get(function, "arguments")), "{\"ci");
+    serve_request_leave(r);
+}
+END_TEST
+
+/* Harmony and reasoning need their tokens ------------------------------------------------------ */
+
+/* Opens a byte-level tokenizer with these added tokens, in place of the usual one. */
+static void open_added(const char *const *added)
+{
+    json_error_t error;
+    char path[] = "/tmp/test-serve-tools-XXXXXX";
+    json_t *json = json_load_file(TEST_DATA "/tokenizer/mini-gpt2.tokenizer.json", 0, &error);
+    json_t *tokens = json_object_get(json, "added_tokens");
+    size_t id = json_object_size(json_object_get(json_object_get(json, "model"), "vocab"));
+    for (; *added != NULL; added++, id++)
+        json_array_append_new(tokens, json_pack("{sI ss sb sb sb sb sb}", "id", (json_int_t)id,
+                                                "content", *added, "single_word", 0, "lstrip", 0,
+                                                "rstrip", 0, "normalized", 0, "special",
+                                                strstr(*added, "think>") == NULL));
+    ck_assert_ptr_nonnull(mkdtemp(path));
+    char file[sizeof path + 30], config[sizeof path + 30];
+    snprintf(file, sizeof file, "%s/tokenizer.json", path);
+    snprintf(config, sizeof config, "%s/tokenizer_config.json", path);
+    ck_assert_int_eq(json_dump_file(json, file, 0), 0);
+    json_decref(json);
+    json = json_pack("{ssss}", "bos_token", "<|endoftext|>", "eos_token", "<|endoftext|>");
+    ck_assert_int_eq(json_dump_file(json, config, 0), 0);
+    json_decref(json);
+    tsr_tokenizer_close(&server.tokenizer);
+    ck_assert_msg(tsr_tokenizer_open(file, &server.tokenizer) == TSR_OK, "%s", tsr_last_error());
+    remove(file);
+    remove(config);
+    remove(path);
+}
+
+static const char *const harmony_tokens[] = {"<|start|>",     "<|channel|>", "<|message|>",
+                                             "<|end|>",       "<|return|>",  "<|call|>",
+                                             "<|constrain|>", NULL};
+
+static void encode(const char *text, int32_t **ids, uint64_t *count)
+{
+    ck_assert_int_eq(tsr_tokenizer_encode(server.tokenizer, text, strlen(text),
+                                          tsr_encode_params(.add = TSR_ENCODE_ADD_NONE,
+                                                            .control = TSR_ENCODE_CONTROL_TOKEN),
+                                          ids, count),
+                     TSR_OK);
+}
+
+/* The text of a request's prompt, with a tokenizer that adds no BOS. */
+static const char *whole_prompt(const serve_request *r)
+{
+    static char text[16384];
+    size_t size = 0;
+    ck_assert_int_eq(tsr_tokenizer_decode(server.tokenizer, r->ids, (uint64_t)r->id_count,
+                                          TSR_DECODE_CONTROL_SPELL, sizeof text - 1, text, &size),
+                     TSR_OK);
+    text[size] = '\0';
+    return text;
+}
+
+#define INTRODUCTION                                                                               \
+    "<|start|>system<|message|>You are ChatGPT, a large language model trained by "                \
+    "OpenAI.\nKnowledge cutoff: 2024-06\n\nReasoning: medium\n\n# Valid channels: analysis, "      \
+    "commentary, final. Channel must be included for every message."
+#define TO_FUNCTIONS "\nCalls to these tools must go to the commentary channel: 'functions'."
+
+/* The text is what gpt-oss's template gives with npm's @huggingface/jinja and with Python's jinja2,
+ * except for the date, which is left out. */
+START_TEST(harmony_is_that_of_its_template)
+{
+    open_added(harmony_tokens);
+    serve_request *r = read_request(
+        TSR_CHAT_HARMONY,
+        "{\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"get_weather\", "
+        "\"description\": \"Weather of a city\", \"parameters\": {\"type\": \"object\", "
+        "\"properties\": {\"city\": {\"type\": \"string\", \"description\": \"The city\"}, "
+        "\"unit\": {\"type\": \"string\", \"enum\": [\"c\", \"f\"], \"default\": \"c\"}, \"days\": "
+        "{\"type\": \"integer\", \"default\": 3}, \"tags\": {\"type\": \"array\", \"items\": "
+        "{\"type\": \"string\"}}, \"where\": {\"type\": \"object\", \"properties\": {\"x\": "
+        "{\"type\": \"number\"}, \"y\": {\"type\": \"number\"}}, \"required\": [\"x\"]}, \"rows\": "
+        "{\"type\": \"array\", \"items\": {\"type\": \"object\", \"properties\": {\"a\": "
+        "{\"type\": "
+        "\"string\"}}}}, \"either\": {\"oneOf\": [{\"type\": \"string\", \"description\": \"s\", "
+        "\"default\": \"q\"}, {\"type\": \"number\"}]}, \"many\": {\"type\": [\"string\", "
+        "\"null\"]}, \"some\": {\"oneOf\": [{\"type\": \"object\"}, {\"type\": \"number\"}]}}, "
+        "\"required\": [\"city\"]}}}, {\"type\": \"function\", \"function\": {\"name\": \"now\", "
+        "\"description\": \"The time\"}}], \"messages\": [{\"role\": \"system\", \"content\": \"Be "
+        "brief.\"}, {\"role\": \"user\", \"content\": \"Rome?\"}, {\"role\": \"assistant\", "
+        "\"content\": null, \"reasoning_content\": \"old\", \"tool_calls\": [{\"id\": \"x\", "
+        "\"type\": \"function\", \"function\": {\"name\": \"get_weather\", \"arguments\": "
+        "\"{\\\"city\\\":\\\"Rome\\\"}\"}}]}, {\"role\": \"tool\", \"tool_call_id\": \"x\", "
+        "\"content\": \"warm\"}, {\"role\": \"assistant\", \"content\": \"It is warm.\"}, "
+        "{\"role\": "
+        "\"user\", \"content\": \"And Oslo?\"}, {\"role\": \"assistant\", \"content\": \"I "
+        "look.\", "
+        "\"reasoning_content\": \"new\", \"tool_calls\": [{\"id\": \"y\", \"type\": \"function\", "
+        "\"function\": {\"name\": \"get_weather\", \"arguments\": "
+        "\"{\\\"city\\\":\\\"Oslo\\\"}\"}}, {\"id\": \"z\", \"type\": \"function\", "
+        "\"function\": {\"name\": \"now\", \"arguments\": \"{}\"}}]}, {\"role\": \"tool\", "
+        "\"tool_call_id\": \"z\", \"content\": \"noon\"}, {\"role\": \"tool\", \"tool_call_id\": "
+        "\"y\", \"content\": \"cold\"}]}");
+    ck_assert_str_eq(
+        whole_prompt(r), INTRODUCTION TO_FUNCTIONS
+        "<|end|><|start|>developer<|message|># Instructions\n\nBe brief.\n\n# Tools\n\n## "
+        "functions\n\nnamespace functions {\n\n// Weather of a city\ntype get_weather = (_: {\n// "
+        "The city\ncity: string,\nunit?: \"c\" | \"f\", // default: c,\ndays?: number, // default: "
+        "3,\ntags?: string[],\nwhere?: {\nx: \n                number, y?: \n                "
+        "number},\nrows?: {\na?: \n                string}[],\neither?: string// s                "
+        "    // default: \"q\" | \nnumber,\nmany?: string | null,\nsome?: object | \nnumber,\n}) "
+        "=> "
+        "any;\n\n// The time\ntype now = () => any;\n\n} // namespace functions<|end|>"
+        "<|start|>user<|message|>Rome?<|end|><|start|>assistant to=functions.get_weather<|channel|>"
+        "commentary json<|message|>{\"city\": \"Rome\"}<|call|><|start|>functions.get_weather "
+        "to=assistant<|channel|>commentary<|message|>\"warm\"<|end|><|start|>assistant<|channel|>"
+        "final<|message|>It is warm.<|end|><|start|>user<|message|>And Oslo?<|end|>"
+        "<|start|>assistant<|channel|>analysis<|message|>new<|end|>"
+        "<|start|>assistant<|channel|>commentary<|message|>I look.<|end|>"
+        "<|start|>assistant to=functions.get_weather<|channel|>commentary "
+        "json<|message|>{\"city\": "
+        "\"Oslo\"}<|call|><|start|>functions.get_weather to=assistant<|channel|>commentary"
+        "<|message|>\"cold\"<|end|><|start|>assistant to=functions.now<|channel|>commentary json"
+        "<|message|>{}<|call|><|start|>functions.now to=assistant<|channel|>commentary<|message|>"
+        "\"noon\"<|end|><|start|>assistant");
+    serve_request_leave(r);
+    /* without tools, efforts only; an answer at once */
+    r = read_request(TSR_CHAT_HARMONY,
+                     "{\"reasoning_effort\": \"none\", \"messages\": [{\"role\": \"user\", "
+                     "\"content\": \"Q\"}]}");
+    ck_assert_str_eq(whole_prompt(r), INTRODUCTION "<|end|><|start|>user<|message|>Q<|end|>"
+                                                   "<|start|>assistant<|channel|>final<|message|>");
+    serve_request_leave(r);
+}
+END_TEST
+
+/* Gives a request's choice the tokens of a reply. */
+static bool reply_tokens(serve_choice *c, const char *text)
+{
+    int32_t *ids = NULL;
+    uint64_t count = 0;
+    const char *piece;
+    size_t size;
+    bool stopped;
+    ck_assert_int_eq(
+        tsr_text_stream_create(
+            tsr_text_stream_params(.tokenizer = server.tokenizer, .channels = true), &c->stream),
+        TSR_OK);
+    for (int64_t i = 0; i < c->request->id_count; i++)
+        ck_assert_int_eq(tsr_text_stream_add_prompt(c->stream, c->request->ids[i], &piece, &size),
+                         TSR_OK);
+    encode(text, &ids, &count);
+    for (uint64_t i = 0; i <= count; i++) {
+        ck_assert_int_eq(i < count ? tsr_text_stream_add(c->stream, ids[i], &piece, &size, &stopped)
+                                   : tsr_text_stream_end(c->stream, &piece, &size),
+                         TSR_OK);
+        serve_reply_add(&server, c, piece, size);
+    }
+    tsr_tokenizer_free_ids(&ids);
+    return serve_reply_end(&server, c, true);
+}
+
+START_TEST(harmony_calls_are_messages)
 {
     static const struct {
-        const char *choice;
-        tsr_chat_format format;
-        const char *begins, *allows, *refuses;
+        const char *reply, *answer, *reasoning, *names, *arguments;
     } cases[] = {
-        {"\"required\"", TSR_CHAT_CHATML, "<tool_call>\n",
-         "{\"name\": \"b\", \"arguments\": {\"n\": {\"n\": null}}}", "{\"name\": \"c\""},
-        {"{\"type\": \"function\", \"function\": {\"name\": \"a\"}}", TSR_CHAT_LLAMA3,
-         "<|end_header_id|>\n\n", "{\"name\": \"a\", \"parameters\": {\"x\": 1}}",
-         "{\"name\": \"b\""},
-        {"\"required\"", TSR_CHAT_MISTRAL_V3, "[TOOL_CALLS]",
-         "[{\"name\": \"b\", \"arguments\": {\"n\": {\"n\": null}}}]", "{"},
+        {"<|channel|>analysis<|message|>why<|end|><|start|>assistant<|channel|>commentary "
+         "to=functions.get_weather <|constrain|>json<|message|>{\"city\": \"Oslo\"}<|call|>",
+         "", "why", "get_weather;", "{\"city\": \"Oslo\"}"},
+        {" to=functions.get_weather<|channel|>commentary json<|message|>{\"city\": "
+         "\"Oslo\"}<|end|><|start|>assistant to=functions.get_weather<|channel|>commentary "
+         "json<|message|> {\"city\": 1}<|call|>",
+         "", "", "get_weather;get_weather;", "{\"city\": \"Oslo\"}{\"city\": 1}"},
+        {"<|channel|>commentary<|message|>Wait.<|end|><|start|>assistant<|channel|>final<|message|>"
+         "Done.<|return|>",
+         "Wait.\n\nDone.", "", "", ""},
+        {"<|channel|>commentary to=browser.search<|message|>x<|end|><|start|>assistant<|channel|>"
+         "final<|message|>[A]<|return|>",
+         "[A]", "", "", ""},
+    };
+    open_added(harmony_tokens);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int stream = 0; stream < 2; stream++) {
+            serve_request *r = read_request(
+                TSR_CHAT_HARMONY, stream ? "{\"stream\": true, \"tools\": [" TOOL "], " ASKS_OSLO
+                                         : "{\"tools\": [" TOOL "], " ASKS_OSLO);
+            serve_choice *c = &r->choices[0];
+            assembled got;
+            char names[256] = "", arguments[256] = "";
+            ck_assert_int_eq(reply_tokens(c, cases[i].reply), *cases[i].names != '\0');
+            assemble(r, &got);
+            for (size_t k = 0; k < json_array_size(c->calls); k++) {
+                const json_t *function = json_object_get(json_array_get(c->calls, k), "function");
+                strcat(names, json_string_value(json_object_get(function, "name")));
+                strcat(names, ";");
+                strcat(arguments, json_string_value(json_object_get(function, "arguments")));
+            }
+            ck_assert_str_eq(names, cases[i].names);
+            ck_assert_str_eq(arguments, cases[i].arguments);
+            ck_assert_str_eq(stream                   ? got.text
+                             : c->answer.data != NULL ? c->answer.data
+                                                      : "",
+                             cases[i].answer);
+            if (stream) {
+                ck_assert_str_eq(got.names, cases[i].names);
+                ck_assert(got.calls == 0 || got.pieces > 2 * got.calls);
+            } else if (*cases[i].reasoning != '\0') {
+                ck_assert_str_eq(c->reasoning.data, cases[i].reasoning);
+            }
+            serve_request_leave(r);
+        }
+}
+END_TEST
+
+/* Returns whether a request's grammar allows a reply, whose control tokens are tokens. */
+static bool allows(const serve_request *r, const char *text)
+{
+    tsr_grammar_state *state = NULL;
+    int32_t *ids = NULL;
+    uint64_t count = 0;
+    bool good = true;
+    encode(text, &ids, &count);
+    ck_assert_ptr_nonnull(r->grammar);
+    ck_assert_int_eq(tsr_grammar_state_create(serve_grammar_of(r->grammar), NULL, &state), TSR_OK);
+    for (uint64_t i = 0; i < count && good; i++)
+        good = tsr_grammar_state_add(state, ids[i]) == TSR_OK;
+    good = good && tsr_grammar_state_end(state) == TSR_GRAMMAR_MUST_END;
+    tsr_grammar_state_destroy(&state);
+    tsr_tokenizer_free_ids(&ids);
+    return good;
+}
+
+#define TOOLS_A_B                                                                                  \
+    "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"a\"}}, {\"type\": "           \
+    "\"function\", \"function\": {\"name\": \"b\", \"parameters\": {\"$defs\": {\"l\": "           \
+    "{\"properties\": {\"n\": {\"anyOf\": [{\"type\": \"null\"}, {\"$ref\": "                      \
+    "\"#/$defs/l\"}]}}}}, \"$ref\": \"#/$defs/l\"}}}], "
+#define ASK_HI "\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]}"
+#define ANALYSIS "<|channel|>analysis<|message|>a { b<|end|><|start|>assistant"
+
+/* What a grammar allows of a whole reply, reasoning included. */
+START_TEST(grammars_begin_after_reasoning)
+{
+    static const char *const thinks[] = {"<think>", "</think>", NULL}, *const none[] = {"<|x|>",
+                                                                                        NULL};
+    static const char required[] = "{\"tool_choice\": \"required\", " TOOLS_A_B ASK_HI,
+                      named[] = "{\"tool_choice\": {\"type\": \"function\", \"function\": "
+                                "{\"name\": \"a\"}}, " TOOLS_A_B ASK_HI,
+                      json[] = "{\"response_format\": {\"type\": \"json_object\"}, " ASK_HI,
+                      gbnf[] = "{\"grammar\": \"root ::= \\\"yes\\\" | no\\nno ::= "
+                               "\\\"no\\\"\", " ASK_HI,
+                      at_once[] = "{\"reasoning_effort\": \"none\", \"grammar\": \"root ::= "
+                                  "\\\"yes\\\"\", " ASK_HI,
+                      kwargs[] = "{\"chat_template_kwargs\": {\"enable_thinking\": false}, "
+                                 "\"grammar\": \"root ::= \\\"yes\\\"\", " ASK_HI;
+    static const struct {
+        const char *const *added;
+        tsr_chat_format format;
+        const char *body;
+        const char *allowed[3], *refused[3];
+    } cases[] = {
+        {none, TSR_CHAT_CHATML, json, {"{\"a\": 1}"}, {"<think></think>{}", "[]"}},
+        {none,
+         TSR_CHAT_CHATML,
+         required,
+         {"<tool_call>\n{\"name\": \"b\", \"arguments\": {\"n\": {\"n\": null}}}\n</tool_call>"},
+         {"<tool_call>\n{\"name\": \"c\"", "{\"name\": \"a\", \"arguments\": {}}"}},
+        {none,
+         TSR_CHAT_LLAMA3,
+         named,
+         {"{\"name\": \"a\", \"parameters\": {\"x\": 1}}"},
+         {"{\"name\": \"b\", \"parameters\": {}}"}},
+        {none,
+         TSR_CHAT_MISTRAL_V3,
+         required,
+         {"[{\"name\": \"b\", \"arguments\": {\"n\": {\"n\": null}}}]"},
+         {"{}"}},
+        {thinks,
+         TSR_CHAT_CHATML,
+         json,
+         {"<think>\nhm < /think> {\n</think>\n\n{}", "{}", "<think></think>{}"},
+         {"<think>\n{}", "a</think>{}", "<think></think>\n\n\n{}"}},
+        {thinks, TSR_CHAT_CHATML, gbnf, {"<think>no</think>no", "yes"}, {"<think>no", "maybe"}},
+        {thinks, TSR_CHAT_CHATML, kwargs, {"yes"}, {"<think></think>yes"}},
+        {thinks,
+         TSR_CHAT_CHATML,
+         required,
+         {"<think>a</think>\n\n<tool_call>\n{\"name\": \"a\", \"arguments\": "
+          "{}}\n</tool_call>"},
+         {"<think>a</think>{}"}},
+        {thinks, TSR_CHAT_GLM45, gbnf, {"\n<think>a</think>\nyes", "yes"}, {"\n\nyes"}},
+        {thinks, TSR_CHAT_MINIMAX_M2, gbnf, {"why\n</think>\n\nyes"}, {"yes"}},
+        {harmony_tokens,
+         TSR_CHAT_HARMONY,
+         json,
+         {ANALYSIS "<|channel|>final<|message|>{}", "<|channel|>final<|message|>{\"a\": []}"},
+         {"{}", ANALYSIS "{}", "<|channel|>commentary<|message|>{}"}},
+        {harmony_tokens, TSR_CHAT_HARMONY, at_once, {"yes"}, {"<|channel|>final<|message|>yes"}},
+        {harmony_tokens,
+         TSR_CHAT_HARMONY,
+         required,
+         {ANALYSIS " to=functions.a<|channel|>commentary json<|message|>{\"x\": 1}",
+          " to=functions.b<|channel|>commentary json<|message|>{\"n\": {\"n\": null}}"},
+         {"<|channel|>final<|message|>{}",
+          " to=functions.b<|channel|>commentary json<|message|>{\"x\": 1}",
+          " to=functions.c<|channel|>commentary json<|message|>{}"}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        char body[1024];
-        snprintf(
-            body, sizeof body,
-            "{\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"a\"}}, {\"type\": "
-            "\"function\", \"function\": {\"name\": \"b\", \"parameters\": {\"$defs\": {\"l\": "
-            "{\"properties\": {\"n\": {\"anyOf\": [{\"type\": \"null\"}, {\"$ref\": "
-            "\"#/$defs/l\"}]}}}}, \"$ref\": \"#/$defs/l\"}}}], \"tool_choice\": %s, "
-            "\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]}",
-            cases[i].choice);
-        serve_request *r = read_request(cases[i].format, body);
-        tsr_grammar_state *state = NULL;
-        const char *prompt = prompt_of(r);
-        ck_assert_msg(
-            strlen(prompt) > strlen(cases[i].begins) &&
-                strcmp(prompt + strlen(prompt) - strlen(cases[i].begins), cases[i].begins) == 0,
-            "%s", prompt);
-        ck_assert_ptr_nonnull(r->grammar);
-        for (int wrong = 0; wrong < 2; wrong++) {
-            const char *text = wrong ? cases[i].refuses : cases[i].allows;
-            ck_assert_int_eq(tsr_grammar_state_create(serve_grammar_of(r->grammar), NULL, &state),
-                             TSR_OK);
-            const tsr_status status = tsr_grammar_state_add_text(state, text, strlen(text));
-            ck_assert_msg((status != TSR_OK) == wrong, "%s", text);
-            ck_assert(wrong || tsr_grammar_state_end(state) == TSR_GRAMMAR_MUST_END);
-            tsr_grammar_state_destroy(&state);
-        }
+        open_added(cases[i].added);
+        serve_request *r = read_request(cases[i].format, cases[i].body);
+        for (int k = 0; k < 3 && cases[i].allowed[k] != NULL; k++)
+            ck_assert_msg(allows(r, cases[i].allowed[k]), "case %zu: %s", i, cases[i].allowed[k]);
+        for (int k = 0; k < 3 && cases[i].refused[k] != NULL; k++)
+            ck_assert_msg(!allows(r, cases[i].refused[k]), "case %zu: %s", i, cases[i].refused[k]);
         serve_request_leave(r);
+        serve_grammars_finish();
     }
 }
 END_TEST
@@ -283,6 +626,21 @@ START_TEST(mistakes_are_named)
          "\"assistant\", \"tool_calls\": [{\"function\": {\"name\": \"f\", \"arguments\": "
          "\"1\"}}]}]}",
          "tool call 0 of message 1 is not"},
+        {TSR_CHAT_CHATML, "{\"reasoning_effort\": \"much\"" ASKS,
+         "reasoning_effort is 'much'; none, minimal, low, medium and high are possible"},
+        {TSR_CHAT_CHATML, "{\"chat_template_kwargs\": {\"x\": 1}" ASKS,
+         "of chat_template_kwargs, only enable_thinking (true or false) and reasoning_effort are "
+         "supported, not 'x'"},
+        {TSR_CHAT_CHATML, "{\"chat_template_kwargs\": []" ASKS,
+         "chat_template_kwargs is not an object"},
+        {TSR_CHAT_HARMONY,
+         "{\"tools\": [" TOOL "], \"messages\": [{\"role\": \"user\", \"content\": \"a\"}, "
+         "{\"role\": \"assistant\", \"tool_calls\": [{\"id\": \"x\", \"function\": {\"name\": "
+         "\"f\", \"arguments\": \"{}\"}}, {\"id\": \"y\", \"function\": {\"name\": \"f\", "
+         "\"arguments\": \"{}\"}}]}]}",
+         "no message of the role tool with the id of tool call 0 follows message 1"},
+        {TSR_CHAT_HARMONY, "{\"tools\": [" TOOL "], \"tool_choice\": \"required\"" ASKS,
+         "there is no token '<|channel|>'"},
         {TSR_CHAT_CHATML, "{\"messages\": [{\"role\": \"tool\", \"content\": \"a\"}]}",
          "message 0 is the result's (5) instead of the user's"},
         {TSR_CHAT_CHATML,
@@ -311,6 +669,9 @@ TESTS(serve_tools)
     tcase_add_checked_fixture(tests, open_tokenizer, close_tokenizer);
     tcase_add_test(tests, conversations_are_those_of_templates);
     tcase_add_test(tests, calls_are_found);
-    tcase_add_test(tests, required_calls_have_a_grammar);
+    tcase_add_test(tests, a_call_may_be_cut);
+    tcase_add_test(tests, harmony_is_that_of_its_template);
+    tcase_add_test(tests, harmony_calls_are_messages);
+    tcase_add_test(tests, grammars_begin_after_reasoning);
     tcase_add_test(tests, mistakes_are_named);
 }

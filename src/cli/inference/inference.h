@@ -115,6 +115,18 @@ bool inference_read_format(void *user, const char *text, char *problem, size_t s
 /* Returns params for choosing tokens. */
 tsr_sampling_params inference_sampling(void);
 
+/* Reasoning ------------------------------------------------------------------------------------ */
+
+/* Returns whether replies in a format may begin with reasoning. */
+bool inference_has_reasoning(const tsr_tokenizer *tokenizer, tsr_chat_format format);
+#define INFERENCE_REASONING_GRAMMAR 256 /* bytes */
+/* Writes an expression in GBNF of what may come before a call of a tool, or before an answer, in a
+ * reply after the header that tsr_chat_encode writes with this `reasoning`; "": nothing. */
+void inference_reasoning_grammar(const tsr_tokenizer *tokenizer, tsr_chat_format format,
+                                 tsr_chat_reasoning reasoning, char *out, size_t size);
+void inference_answer_grammar(const tsr_tokenizer *tokenizer, tsr_chat_format format,
+                              tsr_chat_reasoning reasoning, char *out, size_t size);
+
 /* Jobs ----------------------------------------------------------------------------------------- */
 
 /* Opens a model's tokenizer. */

@@ -241,21 +241,22 @@ void serve_event_text(const serve_server *server, serve_choice *c, tsr_text_chan
     add_choice(server, c, delta, text, size);
 }
 
-/* Two events for each call, as OpenAI sends them: its name, and its arguments. */
-void serve_event_calls(const serve_server *server, serve_choice *c)
+void serve_event_call(const serve_server *server, serve_choice *c)
 {
-    for (size_t i = 0; i < json_array_size(c->calls); i++) {
-        json_t *begun = json_deep_copy(json_array_get(c->calls, i));
-        json_t *function = json_object_get(begun, "function");
-        json_t *arguments = json_incref(json_object_get(function, "arguments"));
-        json_object_set_new(function, "arguments", json_string(""));
-        json_object_set_new(begun, "index", json_integer((json_int_t)i));
-        add_choice(server, c, json_pack("{s[o]}", "tool_calls", begun), "", 0);
-        add_choice(server, c,
-                   json_pack("{s[{sIs{so}}]}", "tool_calls", "index", (json_int_t)i, "function",
-                             "arguments", arguments),
-                   "", 0);
-    }
+    const size_t index = json_array_size(c->calls) - 1;
+    json_t *begun = json_deep_copy(json_array_get(c->calls, index));
+    json_object_set_new(begun, "index", json_integer((json_int_t)index));
+    add_choice(server, c, json_pack("{s[o]}", "tool_calls", begun), "", 0);
+}
+
+void serve_event_arguments(const serve_server *server, serve_choice *c, const char *text,
+                           size_t size)
+{
+    const json_int_t index = (json_int_t)json_array_size(c->calls) - 1;
+    add_choice(server, c,
+               json_pack("{s[{sIs{ss%}}]}", "tool_calls", "index", index, "function", "arguments",
+                         text, size),
+               "", 0);
 }
 
 void serve_event_finish(const serve_server *server, serve_choice *c)

@@ -99,7 +99,8 @@ static const parameter parameters[] = {
     {"tool_choice", CHAT, READ, 0, 0, 0},
     {"response_format", BOTH, READ, 0, 0, 0},
     {"grammar", BOTH, READ, 0, 0, 0},
-    {"reasoning_effort", CHAT, MISSING, 0, 0, 0},
+    {"reasoning_effort", CHAT, READ, 0, 0, 0},
+    {"chat_template_kwargs", CHAT, READ, 0, 0, 0},
 };
 
 /* Returns whether a value means the same as no value, for a parameter that is not supported. */
@@ -369,11 +370,11 @@ static bool encode_messages(const serve_server *server, const json_t *list, serv
     bool good = true;
     for (size_t i = 0; i < count && good; i++)
         good = read_message(json_array_get(list, i), i, &messages[i], &texts[i], problem);
-    if (good &&
-        tsr_chat_encode(server->tokenizer,
-                        tsr_chat_params(.format = inference_chosen.format, .messages = messages,
-                                        .count = (int)count, .begin_reply = true),
-                        &ids, &id_count) != TSR_OK)
+    if (good && tsr_chat_encode(server->tokenizer,
+                                tsr_chat_params(.format = inference_chosen.format,
+                                                .messages = messages, .count = (int)count,
+                                                .begin_reply = true, .reasoning = r->reasoning),
+                                &ids, &id_count) != TSR_OK)
         good = refuse_by_library(problem, 400, "messages");
     if (good)
         keep_ids(r, &ids, id_count);
@@ -498,7 +499,7 @@ static bool fill_request(const serve_server *server, serve_request *r, serve_pro
         !read_stream_options(json_object_get(r->body, "stream_options"), r, problem) ||
         !read_biases(server, json_object_get(r->body, "logit_bias"), r, problem) ||
         !read_log_probabilities(&v, r, problem) ||
-        (r->chat && !serve_read_tools(server, r, problem)) ||
+        (r->chat && (!serve_read_tools(server, r, problem) || !serve_read_reasoning(r, problem))) ||
         !(r->chat ? encode_messages(server, json_object_get(r->body, "messages"), r, problem)
                   : encode_prompt(server, json_object_get(r->body, "prompt"), r, problem)) ||
         !serve_read_structure(server, r, problem) || !serve_require_tools(server, r, problem) ||
@@ -564,6 +565,7 @@ static void finish_choice(serve_choice *c)
     serve_text_finish(&c->answer);
     serve_text_finish(&c->reasoning);
     serve_text_finish(&c->held);
+    serve_text_finish(&c->arguments);
     json_decref(c->calls);
 }
 

@@ -491,53 +491,6 @@ static tsr_status obey(serve_schedule *d, const serve_text *text, orders *head)
 
 /* Tokens --------------------------------------------------------------------------------------- */
 
-static void give_text(serve_schedule *d, serve_choice *c, tsr_text_channel channel,
-                      const char *text, size_t size)
-{
-    if (size == 0)
-        return;
-    if (c->request->stream)
-        serve_event_text(d->server, c, channel, text, size);
-    else
-        serve_text_add(channel == TSR_TEXT_REASONING ? &c->reasoning : &c->answer, text, size);
-}
-
-/* Gives out the first bytes of the text that is held because of tools. */
-static void give_held(serve_schedule *d, serve_choice *c, size_t size)
-{
-    give_text(d, c, TSR_TEXT_ANSWER, c->held.data, size);
-    c->held.size -= size;
-    if (c->held.data != NULL)
-        memmove(c->held.data, c->held.data + size, c->held.size + 1);
-}
-
-static void keep_text(serve_schedule *d, serve_choice *c, const char *text, size_t size)
-{
-    const tsr_text_channel channel = tsr_text_stream_channel(c->stream);
-    if (size == 0 || channel == TSR_TEXT_COMMENTARY)
-        return;
-    if (channel == TSR_TEXT_ANSWER && c->request->tools != NULL) {
-        give_held(d, c, serve_hold_calls(d->server, c, text, size));
-        return;
-    }
-    give_text(d, c, channel, text, size);
-}
-
-/* Gives out the calls of a text that has ended, or what was held back because it may have been
- * calls. Returns whether there are calls. */
-static bool end_held(serve_schedule *d, serve_choice *c)
-{
-    if (c->request->tools == NULL)
-        return false;
-    if (!serve_take_calls(d->server, c)) {
-        give_held(d, c, c->held.size);
-        return false;
-    }
-    if (c->request->stream)
-        serve_event_calls(d->server, c);
-    return true;
-}
-
 static void measure_token(serve_schedule *d, serve_choice *c)
 {
     serve_metrics *m = &d->server->metrics;
@@ -586,19 +539,19 @@ static tsr_status take_token(serve_schedule *d, serve_choice *c, const tsr_gener
     if (status == TSR_OK && token->token < tsr_tokenizer_size(d->server->tokenizer)) {
         status = tsr_text_stream_add(c->stream, token->token, &text, &size, &stopped);
         if (status == TSR_OK)
-            keep_text(d, c, text, size);
+            serve_reply_add(d->server, c, text, size);
     }
     if (status == TSR_OK && token->finish != TSR_FINISH_NONE && !stopped) {
         status = tsr_text_stream_end(c->stream, &text, &size);
         if (status == TSR_OK)
-            keep_text(d, c, text, size);
+            serve_reply_add(d->server, c, text, size);
     }
     if (status != TSR_OK)
         return status;
     if (stopped || token->finish != TSR_FINISH_NONE) {
         const bool whole =
             stopped || token->finish == TSR_FINISH_TOKEN || token->finish == TSR_FINISH_GRAMMAR;
-        const bool calls = end_held(d, c);
+        const bool calls = serve_reply_end(d->server, c, whole);
         end_choice(d, c, calls ? "tool_calls" : whole ? "stop" : "length");
     } else if (r->stream) {
         serve_http_wake(r);

@@ -79,9 +79,14 @@ typedef struct serve_choice {
     const char *finish_reason;    /* NULL: it goes on. Here begins what the lock protects */
     int64_t generated, cached;    /* tokens; `cached` ones of the prompt */
     serve_text answer, reasoning; /* without `stream`: the whole text */
-    serve_text held;              /* with tools: text that may be calls */
-    bool plain;                   /* with tools: the text has begun, and not with calls */
     json_t *calls;                /* as a list of tool_calls; NULL: none */
+    /* The rest is for calls.c: text that may be calls, and the arguments of the call that is open;
+     * where the text is, and how many spaces are before it; in JSON, how many brackets are open and
+     * whether a string is; whether text before calls has been given out. */
+    serve_text held, arguments;
+    int step, depth;
+    size_t spaces;
+    bool call_open, in_string, escaped, preamble;
 } serve_choice;
 
 /* Whether a reply may be, or must be, calls of tools. */
@@ -111,6 +116,7 @@ struct serve_request {
     const json_t *tools;    /* points into `body`; NULL: none */
     serve_tool_choice tool_choice;
     const char *tool_name; /* the tool that must be called; NULL: any */
+    tsr_chat_reasoning reasoning;
     int choice_count;
 
     serve_choice *choices; /* [choice_count] */
@@ -135,13 +141,15 @@ serve_request *serve_request_read(const serve_server *server, bool chat, const c
 /* Ends one of the two uses of a request. Needs the lock. */
 void serve_request_leave(serve_request *request);
 
-/* Grammars (structure.c) -------------------------------------------------------------------------
+/* Grammars (grammars.c) --------------------------------------------------------------------------
  */
 
-/* Compiles a grammar, or finds it among those that are kept. The caller uses it until
+/* The rule of a grammar that is the whole reply, with the reasoning before the answer. */
+#define SERVE_REPLY_RULE "tessera-reply"
+/* Compiles a grammar in GBNF, or finds it among those that are kept. The caller uses it until
  * serve_grammar_leave; NULL is allowed there. Threads: any. */
-tsr_status serve_grammar_get(const serve_server *server, tsr_grammar_kind kind, const char *text,
-                             size_t size, serve_grammar **out);
+tsr_status serve_grammar_get(const serve_server *server, const char *text, size_t size,
+                             serve_grammar **out);
 void serve_grammar_leave(serve_grammar *grammar);
 /* Destroys those that nobody uses. */
 void serve_grammars_finish(void);
@@ -150,14 +158,17 @@ tsr_grammar *serve_grammar_of(const serve_grammar *grammar);
 /* Write a grammar or NULL to the orders of a step, and get it on any rank. */
 void serve_grammar_write(const serve_grammar *grammar, serve_text *out);
 tsr_status serve_grammar_read(const serve_server *server, const char **at, serve_grammar **out);
-/* Gives a request, whose prompt has been encoded, its grammar. `parameter` is where it comes
- * from. */
-bool serve_set_grammar(const serve_server *server, serve_request *request, tsr_grammar_kind kind,
-                       const char *text, size_t size, const char *parameter,
-                       serve_problem *problem);
-/* Appends the beginning of a reply to the prompt. Control tokens in `text` are recognised. */
-bool serve_begin_reply(const serve_server *server, serve_request *request, const char *text,
-                       serve_problem *problem);
+
+/* Structure (structure.c) ------------------------------------------------------------------------
+ */
+
+/* Returns the format of messages; TSR_CHAT_MODEL if the model has none. */
+tsr_chat_format serve_format(const serve_server *server);
+/* Reads reasoning_effort and chat_template_kwargs. */
+bool serve_read_reasoning(serve_request *request, serve_problem *problem);
+/* Gives a request its grammar. `parameter` is where it comes from. */
+bool serve_set_grammar(const serve_server *server, serve_request *request, const serve_text *text,
+                       const char *parameter, serve_problem *problem);
 /* Reads response_format and grammar. */
 bool serve_read_structure(const serve_server *server, serve_request *request,
                           serve_problem *problem);
@@ -167,7 +178,7 @@ bool serve_read_structure(const serve_server *server, serve_request *request,
 
 /* Reads tools and tool_choice. */
 bool serve_read_tools(const serve_server *server, serve_request *request, serve_problem *problem);
-/* Makes a request whose prompt has been encoded call a tool, if tool_choice says so. */
+/* Makes a request call a tool, if tool_choice says so. */
 bool serve_require_tools(const serve_server *server, serve_request *request,
                          serve_problem *problem);
 /* Returns whether a conversation has tools, calls or results. */
@@ -175,11 +186,12 @@ bool serve_has_tools(const serve_request *request, const json_t *messages);
 /* Encodes such a conversation. */
 bool serve_encode_tools(const serve_server *server, const json_t *messages, serve_request *request,
                         int32_t **ids, uint64_t *count, serve_problem *problem);
-/* Adds text to the held text of a choice, and returns how many of its first bytes are no calls. */
-size_t serve_hold_calls(const serve_server *server, serve_choice *choice, const char *text,
-                        size_t size);
-/* Finds the calls in the held text of a choice that has ended. Returns false if there are none. */
-bool serve_take_calls(const serve_server *server, serve_choice *choice);
+/* Adds text that the stream of a choice has given out last (calls.c): gives out the answer, the
+ * reasoning, and calls of tools. Needs the lock, as does the next one. */
+void serve_reply_add(const serve_server *server, serve_choice *choice, const char *text,
+                     size_t size);
+/* Ends the text of a choice; `whole`: the model has ended it. Returns whether it is calls. */
+bool serve_reply_end(const serve_server *server, serve_choice *choice, bool whole);
 /* The text of a message, for free(): a string, or a list of texts, which are concatenated. Returns
  * NULL if it is something else. */
 char *serve_content_text(const json_t *content);
@@ -202,7 +214,10 @@ json_t *serve_models_json(const serve_server *server);
 void serve_event_begin(const serve_server *server, serve_choice *choice);
 void serve_event_text(const serve_server *server, serve_choice *choice, tsr_text_channel channel,
                       const char *text, size_t size);
-void serve_event_calls(const serve_server *server, serve_choice *choice);
+/* The beginning of the last call, and a piece of its arguments. */
+void serve_event_call(const serve_server *server, serve_choice *choice);
+void serve_event_arguments(const serve_server *server, serve_choice *choice, const char *text,
+                           size_t size);
 void serve_event_finish(const serve_server *server, serve_choice *choice);
 void serve_event_end(const serve_server *server, serve_request *request);
 /* Adds a token to the log-probabilities of its choice, which are sent with its text. */

@@ -1,186 +1,79 @@
-/* Texts of a given form: the parameters `response_format` and `grammar`, and the compiled grammars,
- * which are kept for later requests. */
+/* Texts of a given form: the parameters `response_format`, `grammar`, and those about the reasoning
+ * before an answer. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/lib/memory.h"
-#include "cli/serve/serve.h"
+#include "cli/serve/tools.h"
 
-/* Grammars that are kept although nobody uses them. */
-#define MOST_IDLE 32
-
-struct serve_grammar {
-    serve_grammar *next;
-    int users;
-    tsr_grammar_kind kind;
-    char *text; /* [size] */
-    size_t size;
-    tsr_grammar *grammar;
-};
-
-/* All grammars, the one that was used last first. */
-static serve_grammar *grammars;
-static pthread_mutex_t grammars_lock = PTHREAD_MUTEX_INITIALIZER;
-
-static void destroy(serve_grammar *g)
+tsr_chat_format serve_format(const serve_server *server)
 {
-    tsr_grammar_destroy(&g->grammar);
-    free(g->text);
-    free(g);
+    tsr_chat_format format = inference_chosen.format;
+    if (format == TSR_CHAT_MODEL && tsr_chat_format_of(server->tokenizer, &format) != TSR_OK)
+        return TSR_CHAT_MODEL;
+    return format;
 }
 
-/* Finds a grammar, and moves it to the start of the list. Needs the lock. */
-static serve_grammar *find(tsr_grammar_kind kind, const char *text, size_t size)
-{
-    for (serve_grammar **place = &grammars; *place != NULL; place = &(*place)->next) {
-        serve_grammar *g = *place;
-        if (g->kind != kind || g->size != size || memcmp(g->text, text, size) != 0)
-            continue;
-        *place = g->next;
-        g->next = grammars;
-        grammars = g;
-        g->users++;
-        return g;
-    }
-    return NULL;
-}
+/* Reasoning ------------------------------------------------------------------------------------ */
 
-/* Destroys those that nobody has used for longest. Needs the lock. */
-static void forget(int most)
+/* Reads reasoning_effort: "none", "minimal", "low", "medium" or "high". */
+static bool read_effort(const json_t *value, serve_request *r, serve_problem *problem)
 {
-    int idle = 0;
-    for (serve_grammar **place = &grammars; *place != NULL;) {
-        serve_grammar *g = *place;
-        idle += g->users == 0;
-        if (g->users == 0 && idle > most) {
-            *place = g->next;
-            destroy(g);
-        } else {
-            place = &g->next;
-        }
-    }
-}
-
-tsr_status serve_grammar_get(const serve_server *server, tsr_grammar_kind kind, const char *text,
-                             size_t size, serve_grammar **out)
-{
-    pthread_mutex_lock(&grammars_lock);
-    *out = find(kind, text, size);
-    pthread_mutex_unlock(&grammars_lock);
-    if (*out != NULL)
-        return TSR_OK;
-    tsr_grammar *compiled = NULL;
-    tsr_grammar_state *start = NULL;
-    tsr_status status =
-        tsr_grammar_create(tsr_grammar_params(.tokenizer = server->tokenizer, .kind = kind,
-                                              .text = text, .size_bytes = size),
-                           &compiled);
-    /* A grammar that is too ambiguous for any text is refused here: a text that cannot begin is an
-     * error of the whole step. */
-    if (status == TSR_OK)
-        status = tsr_grammar_state_create(compiled, NULL, &start);
-    tsr_grammar_state_destroy(&start);
-    if (status != TSR_OK) {
-        tsr_grammar_destroy(&compiled);
-        return status;
-    }
-    serve_grammar *g = cli_alloc(1, sizeof *g);
-    *g = (serve_grammar){.users = 1, .kind = kind, .size = size, .grammar = compiled};
-    g->text = cli_alloc(size + 1, 1);
-    memcpy(g->text, text, size);
-    pthread_mutex_lock(&grammars_lock);
-    g->next = grammars;
-    grammars = g;
-    forget(MOST_IDLE);
-    pthread_mutex_unlock(&grammars_lock);
-    *out = g;
-    return TSR_OK;
-}
-
-void serve_grammar_leave(serve_grammar *g)
-{
-    if (g == NULL)
-        return;
-    pthread_mutex_lock(&grammars_lock);
-    g->users--;
-    pthread_mutex_unlock(&grammars_lock);
-}
-
-void serve_grammars_finish(void)
-{
-    pthread_mutex_lock(&grammars_lock);
-    forget(0);
-    pthread_mutex_unlock(&grammars_lock);
-}
-
-tsr_grammar *serve_grammar_of(const serve_grammar *g)
-{
-    return g->grammar;
-}
-
-void serve_grammar_write(const serve_grammar *g, serve_text *out)
-{
-    const int64_t head[] = {g != NULL ? (int64_t)g->kind : 0, g != NULL ? (int64_t)g->size : -1};
-    serve_text_add(out, (const char *)head, sizeof head);
-    if (g != NULL)
-        serve_text_add(out, g->text, g->size);
-}
-
-tsr_status serve_grammar_read(const serve_server *server, const char **at, serve_grammar **out)
-{
-    int64_t head[2];
-    memcpy(head, *at, sizeof head);
-    *at += sizeof head;
-    *out = NULL;
-    if (head[1] < 0)
-        return TSR_OK;
-    const char *text = *at;
-    *at += head[1];
-    return serve_grammar_get(server, (tsr_grammar_kind)head[0], text, (size_t)head[1], out);
-}
-
-/* Parameters ----------------------------------------------------------------------------------- */
-
-/* Replies in these formats begin with reasoning, or with the name of a channel, which no grammar
- * allows. The prompt goes on up to the answer. */
-static const char *answer_of(tsr_chat_format format)
-{
-    switch (format) {
-    case TSR_CHAT_HARMONY:
-        return "<|channel|>final<|message|>";
-    case TSR_CHAT_GLM45:
-        return "\n<think></think>\n";
-    case TSR_CHAT_MINIMAX_M2:
-        return "</think>\n\n";
-    default:
-        return "";
-    }
-}
-
-bool serve_begin_reply(const serve_server *server, serve_request *r, const char *text,
-                       serve_problem *problem)
-{
-    int32_t *ids = NULL;
-    uint64_t count = 0;
-    if (*text == '\0')
+    static const struct {
+        const char *name;
+        tsr_chat_reasoning reasoning;
+    } efforts[] = {{"none", TSR_CHAT_REASONING_NONE},
+                   {"minimal", TSR_CHAT_REASONING_LOW},
+                   {"low", TSR_CHAT_REASONING_LOW},
+                   {"medium", TSR_CHAT_REASONING_MEDIUM},
+                   {"high", TSR_CHAT_REASONING_HIGH}};
+    const char *given = json_string_value(value);
+    if (value == NULL || json_is_null(value))
         return true;
-    if (tsr_tokenizer_encode(
-            server->tokenizer, text, strlen(text),
-            tsr_encode_params(.add = TSR_ENCODE_ADD_NONE, .control = TSR_ENCODE_CONTROL_TOKEN),
-            &ids, &count) != TSR_OK) {
-        serve_refuse(problem, 400, "messages", "%s", tsr_last_error());
+    for (size_t i = 0; given != NULL && i < sizeof efforts / sizeof *efforts; i++)
+        if (strcmp(given, efforts[i].name) == 0) {
+            r->reasoning = efforts[i].reasoning;
+            return true;
+        }
+    serve_refuse(problem, 400, "reasoning_effort",
+                 "reasoning_effort is '%.40s'; none, minimal, low, medium and high are possible",
+                 given != NULL ? given : "(not a string)");
+    return false;
+}
+
+bool serve_read_reasoning(serve_request *r, serve_problem *problem)
+{
+    json_t *options = json_object_get(r->body, "chat_template_kwargs"), *value;
+    const char *key;
+    if (!read_effort(json_object_get(r->body, "reasoning_effort"), r, problem))
+        return false;
+    if (options != NULL && !json_is_object(options) && !json_is_null(options)) {
+        serve_refuse(problem, 400, "chat_template_kwargs", "chat_template_kwargs is not an object");
         return false;
     }
-    r->ids = cli_resize(r->ids, (size_t)r->id_count + (size_t)count + 1, sizeof *r->ids);
-    memcpy(r->ids + r->id_count, ids, (size_t)count * sizeof *ids);
-    r->id_count += (int64_t)count;
-    tsr_tokenizer_free_ids(&ids);
+    json_object_foreach(options, key, value)
+    {
+        if (strcmp(key, "reasoning_effort") == 0) {
+            if (!read_effort(value, r, problem))
+                return false;
+        } else if (strcmp(key, "enable_thinking") == 0 && json_is_boolean(value)) {
+            if (json_is_false(value))
+                r->reasoning = TSR_CHAT_REASONING_NONE;
+        } else {
+            serve_refuse(problem, 400, "chat_template_kwargs",
+                         "of chat_template_kwargs, only enable_thinking (true or false) and "
+                         "reasoning_effort are supported, not '%.60s'",
+                         key);
+            return false;
+        }
+    }
     return true;
 }
 
-bool serve_set_grammar(const serve_server *server, serve_request *r, tsr_grammar_kind kind,
-                       const char *text, size_t size, const char *parameter, serve_problem *problem)
+/* Grammars ------------------------------------------------------------------------------------- */
+
+bool serve_set_grammar(const serve_server *server, serve_request *r, const serve_text *text,
+                       const char *parameter, serve_problem *problem)
 {
     if (r->grammar != NULL) {
         serve_refuse(problem, 400, parameter,
@@ -196,18 +89,37 @@ bool serve_set_grammar(const serve_server *server, serve_request *r, tsr_grammar
                      tsr_tokenizer_size(server->tokenizer), server->vocabulary);
         return false;
     }
-    if (serve_grammar_get(server, kind, text, size, &r->grammar) == TSR_OK)
+    if (serve_grammar_get(server, text->data, text->size, &r->grammar) == TSR_OK)
         return true;
     serve_refuse(problem, 400, parameter, "%s", tsr_last_error());
     return false;
 }
 
+/* Appends the rule of a reply: what may come before its answer, which `answer` and `more` are. */
+static void add_reply_rule(const serve_server *server, const serve_request *r, const char *answer,
+                           const char *more, serve_text *out)
+{
+    char before[INFERENCE_REASONING_GRAMMAR] = "";
+    if (r->chat)
+        inference_answer_grammar(server->tokenizer, serve_format(server), r->reasoning, before,
+                                 sizeof before);
+    serve_text_add_string(out, SERVE_REPLY_RULE " ::= ");
+    serve_text_add_string(out, before);
+    serve_text_add_string(out, answer);
+    serve_text_add_string(out, more);
+    serve_text_add_string(out, "\n");
+}
+
 static bool set_schema(const serve_server *server, serve_request *r, const json_t *schema,
                        serve_problem *problem)
 {
+    serve_text grammar = {0};
     char *text = json_dumps(schema, JSON_COMPACT);
-    const bool good = text != NULL && serve_set_grammar(server, r, TSR_GRAMMAR_JSON_SCHEMA, text,
-                                                        strlen(text), "response_format", problem);
+    if (text != NULL)
+        add_reply_rule(server, r, "%json ", text, &grammar);
+    const bool good =
+        text != NULL && serve_set_grammar(server, r, &grammar, "response_format", problem);
+    serve_text_finish(&grammar);
     free(text);
     return good;
 }
@@ -236,24 +148,27 @@ static bool read_format(const serve_server *server, const json_t *value, serve_r
     return set_schema(server, r, schema, problem);
 }
 
+/* A user's grammar, in GBNF. */
+static bool read_grammar(const serve_server *server, const json_t *value, serve_request *r,
+                         serve_problem *problem)
+{
+    serve_text grammar = {0};
+    if (value == NULL || json_is_null(value))
+        return true;
+    if (!json_is_string(value)) {
+        serve_refuse(problem, 400, "grammar", "grammar is not a string");
+        return false;
+    }
+    serve_text_add(&grammar, json_string_value(value), json_string_length(value));
+    serve_text_add_string(&grammar, "\n");
+    add_reply_rule(server, r, "root", "", &grammar);
+    const bool good = serve_set_grammar(server, r, &grammar, "grammar", problem);
+    serve_text_finish(&grammar);
+    return good;
+}
+
 bool serve_read_structure(const serve_server *server, serve_request *r, serve_problem *problem)
 {
-    const json_t *grammar = json_object_get(r->body, "grammar");
-    tsr_chat_format format = inference_chosen.format;
-    if (!read_format(server, json_object_get(r->body, "response_format"), r, problem))
-        return false;
-    if (grammar != NULL && !json_is_null(grammar)) {
-        if (!json_is_string(grammar)) {
-            serve_refuse(problem, 400, "grammar", "grammar is not a string");
-            return false;
-        }
-        if (!serve_set_grammar(server, r, TSR_GRAMMAR_GBNF, json_string_value(grammar),
-                               json_string_length(grammar), "grammar", problem))
-            return false;
-    }
-    if (r->grammar == NULL || !r->chat)
-        return true;
-    if (format == TSR_CHAT_MODEL && tsr_chat_format_of(server->tokenizer, &format) != TSR_OK)
-        return true; /* not reached: the messages have this format */
-    return serve_begin_reply(server, r, answer_of(format), problem);
+    return read_format(server, json_object_get(r->body, "response_format"), r, problem) &&
+           read_grammar(server, json_object_get(r->body, "grammar"), r, problem);
 }

@@ -1,0 +1,398 @@
+/* Conversations with tools: how each chat format describes tools, calls and their results in
+ * messages. The texts are those of the models' templates. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/lib/memory.h"
+#include "cli/serve/tools.h"
+
+static void add(serve_text *text, const char *string)
+{
+    serve_text_add_string(text, string);
+}
+
+/* The messages of a conversation with tools, as the library takes them. */
+typedef struct conversation {
+    serve_tool_style style;
+    const serve_request *request;
+    const json_t *list; /* the client's messages */
+    tsr_chat_message *messages;
+    serve_text *texts;
+    size_t count, capacity;
+    size_t last_user;   /* of the client's messages */
+    size_t last_answer; /* the last one of the assistant without calls; 0: there is none */
+    bool described;     /* the tools have been */
+    bool *taken;        /* by message of the client: it is a result that follows its call already */
+    const json_t *calls; /* those of the assistant's last message that had some */
+} conversation;
+
+/* Begins a message, or goes on with the last one if that has the same role and is a result. */
+static serve_text *begin(conversation *c, tsr_chat_role role)
+{
+    if (role == TSR_CHAT_RESULT && c->style == SERVE_HERMES && c->count > 0 &&
+        c->messages[c->count - 1].role == TSR_CHAT_RESULT) {
+        add(&c->texts[c->count - 1], "\n");
+        return &c->texts[c->count - 1];
+    }
+    if (c->count == c->capacity) {
+        c->capacity = 2 * c->capacity + 16;
+        c->messages = cli_resize(c->messages, c->capacity, sizeof *c->messages);
+        c->texts = cli_resize(c->texts, c->capacity, sizeof *c->texts);
+    }
+    c->messages[c->count] = TSR_INIT(tsr_chat_message);
+    c->messages[c->count].role = role;
+    c->texts[c->count] = (serve_text){0};
+    serve_text_add(&c->texts[c->count], "", 0);
+    return &c->texts[c->count++];
+}
+
+static void describe_hermes(const conversation *c, serve_text *text)
+{
+    add(text, "# Tools\n\nYou may call one or more functions to assist with the user query.\n\nYou "
+              "are provided with function signatures within <tools></tools> XML tags:\n<tools>");
+    for (size_t i = 0; i < json_array_size(c->request->tools); i++) {
+        add(text, "\n");
+        serve_text_add_spaced(text, json_array_get(c->request->tools, i), 0);
+    }
+    add(text, "\n</tools>\n\nFor each function call, return a json object with function name and "
+              "arguments within <tool_call></tool_call> XML tags:\n<tool_call>\n{\"name\": "
+              "<function-name>, \"arguments\": <args-json-object>}\n</tool_call>");
+}
+
+static void describe_llama(const conversation *c, serve_text *text)
+{
+    add(text, "Given the following functions, please respond with a JSON for a function call with "
+              "its proper arguments that best answers the given prompt.\n\nRespond in the format "
+              "{\"name\": function name, \"parameters\": dictionary of argument name and its "
+              "value}.Do not use variables.\n\n");
+    for (size_t i = 0; i < json_array_size(c->request->tools); i++) {
+        serve_text_add_spaced(text, json_array_get(c->request->tools, i), 4);
+        add(text, "\n\n");
+    }
+}
+
+/* Adds the system's message, or what tools need of it without one. */
+static void add_system(conversation *c, const char *given)
+{
+    const bool has_tools = c->request->tools != NULL, harmony = c->style == SERVE_HARMONY;
+    if (given == NULL && (!has_tools || c->style == SERVE_MISTRAL))
+        return;
+    serve_text *text = begin(c, has_tools && harmony ? TSR_CHAT_TOOLS : TSR_CHAT_SYSTEM);
+    if (has_tools && harmony) {
+        if (given != NULL && *given != '\0') {
+            add(text, "# Instructions\n\n");
+            add(text, given);
+            add(text, "\n\n");
+        }
+        add(text, "# Tools\n\n");
+        serve_describe_types(text, c->request->tools);
+        return;
+    }
+    if (c->request->tools != NULL && c->style == SERVE_LLAMA)
+        add(text, "Environment: ipython\n\n");
+    if (given != NULL)
+        add(text, given);
+    if (c->request->tools != NULL && c->style == SERVE_HERMES) {
+        add(text, given != NULL ? "\n\n" : "");
+        describe_hermes(c, text);
+    }
+}
+
+static void add_user(conversation *c, size_t index, const char *given)
+{
+    if (c->request->tools != NULL && c->style == SERVE_MISTRAL && index == c->last_user) {
+        serve_text *tools = begin(c, TSR_CHAT_TOOLS);
+        serve_text_add_spaced(tools, c->request->tools, 0);
+    }
+    serve_text *text = begin(c, TSR_CHAT_USER);
+    if (c->request->tools != NULL && c->style == SERVE_LLAMA && !c->described)
+        describe_llama(c, text);
+    c->described = true;
+    add(text, given);
+}
+
+/* Mistral's models know calls by 9 letters and digits: the last ones of the client's id. */
+static const char *short_id(const char *id)
+{
+    const size_t size = strlen(id);
+    return size > 9 ? id + size - 9 : id;
+}
+
+static const char *call_name(const json_t *call)
+{
+    return json_string_value(json_object_get(json_object_get(call, "function"), "name"));
+}
+
+/* Reads the arguments of a call, which are a string. Returns NULL if something of the call is
+ * wrong. */
+static json_t *read_call(const conversation *c, const json_t *call, size_t index)
+{
+    const json_t *function = json_object_get(call, "function");
+    const char *arguments = json_string_value(json_object_get(function, "arguments"));
+    const char *id = json_string_value(json_object_get(call, "id"));
+    json_t *object = arguments != NULL ? json_loads(arguments, 0, NULL) : NULL;
+    if (serve_is_tool_name(call_name(call)) && json_is_object(object) &&
+        (id != NULL || c->style != SERVE_MISTRAL) && (index == 0 || c->style != SERVE_LLAMA))
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+/* Adds a call to the text of all calls of a message. */
+static void add_call(const conversation *c, serve_text *text, const json_t *call,
+                     const json_t *arguments, size_t index, bool first)
+{
+    if (c->style == SERVE_HERMES) {
+        add(text, first ? "" : "\n");
+        add(text, "<tool_call>\n");
+    } else if (c->style == SERVE_MISTRAL) {
+        add(text, index == 0 ? "[" : ", ");
+    }
+    add(text, "{\"name\": \"");
+    add(text, call_name(call));
+    add(text, "\", \"");
+    add(text, serve_tool_arguments(c->style));
+    add(text, "\": ");
+    serve_text_add_spaced(text, arguments, 0);
+    if (c->style == SERVE_MISTRAL) {
+        add(text, ", \"id\": \"");
+        add(text, short_id(json_string_value(json_object_get(call, "id"))));
+        add(text, "\"");
+    }
+    add(text, "}");
+    add(text, c->style == SERVE_HERMES ? "\n</tool_call>" : "");
+}
+
+static bool refuse_call(size_t number, size_t index, serve_problem *problem)
+{
+    serve_refuse(problem, 400, "messages",
+                 "tool call %zu of message %zu is not {\"id\": …, \"function\": {\"name\": …, "
+                 "\"arguments\": …}} with an object in arguments, a string; models of llama3 call "
+                 "one tool at a time",
+                 number, index);
+    return false;
+}
+
+static bool add_calls(conversation *c, size_t index, const json_t *calls, const char *given,
+                      serve_problem *problem)
+{
+    serve_text *text = begin(c, TSR_CHAT_CALLS);
+    if (c->style == SERVE_HERMES)
+        add(text, given);
+    for (size_t i = 0; i < json_array_size(calls); i++) {
+        const json_t *call = json_array_get(calls, i);
+        json_t *arguments = read_call(c, call, i);
+        if (arguments == NULL)
+            return refuse_call(i, index, problem);
+        add_call(c, text, call, arguments, i, i == 0 && text->size == 0);
+        json_decref(arguments);
+    }
+    add(text, c->style == SERVE_MISTRAL ? "]" : "");
+    return true;
+}
+
+static void add_result(conversation *c, const json_t *message, const char *given)
+{
+    const char *id = json_string_value(json_object_get(message, "tool_call_id"));
+    serve_text *text = begin(c, TSR_CHAT_RESULT);
+    if (c->style == SERVE_HERMES) {
+        add(text, "<tool_response>\n");
+        add(text, given);
+        add(text, "\n</tool_response>");
+    } else if (c->style == SERVE_LLAMA || c->style == SERVE_HARMONY) {
+        json_t *string = json_string(given);
+        serve_text_add_spaced(text, string, 0);
+        json_decref(string);
+    } else {
+        add(text, "{\"content\": ");
+        add(text, given);
+        add(text, ", \"call_id\": \"");
+        add(text, id != NULL ? short_id(id) : "");
+        add(text, "\"}");
+    }
+}
+
+/* Harmony --------------------------------------------------------------------------------------
+ */
+
+static bool has_role(const json_t *message, const char *role)
+{
+    const char *own = json_string_value(json_object_get(message, "role"));
+    return own != NULL && strcmp(own, role) == 0;
+}
+
+/* Adds the result of a call, and names the tool. */
+static void add_named_result(conversation *c, const json_t *message, const char *tool)
+{
+    char *given = serve_content_text(json_object_get(message, "content"));
+    add_result(c, message, given != NULL ? given : "");
+    c->messages[c->count - 1].tool = tool;
+    free(given);
+}
+
+/* Finds the result of a call among those that follow message `index` directly. Returns 0 if there
+ * is none. */
+static size_t find_result(const conversation *c, size_t index, const json_t *call)
+{
+    const char *id = json_string_value(json_object_get(call, "id"));
+    for (size_t i = index + 1; has_role(json_array_get(c->list, i), "tool"); i++) {
+        const char *of =
+            json_string_value(json_object_get(json_array_get(c->list, i), "tool_call_id"));
+        if (id != NULL && of != NULL && strcmp(id, of) == 0)
+            return i;
+    }
+    return 0;
+}
+
+/* The name of the tool that has given a result: that of the call with its id, or of the last one.
+ */
+static const char *name_of_result(const conversation *c, const json_t *message)
+{
+    const char *id = json_string_value(json_object_get(message, "tool_call_id")), *name = "";
+    for (size_t i = 0; i < json_array_size(c->calls); i++) {
+        const json_t *call = json_array_get(c->calls, i);
+        const char *of = json_string_value(json_object_get(call, "id"));
+        name = call_name(call);
+        if (id != NULL && of != NULL && strcmp(id, of) == 0)
+            break;
+    }
+    return name;
+}
+
+/* Adds a message with calls. Its reasoning is needed as long as no answer has come. A model calls
+ * one tool at a time, so of several calls each one is followed by its result. */
+static bool add_messages_to_tools(conversation *c, size_t index, const json_t *message,
+                                  const char *given, serve_problem *problem)
+{
+    const json_t *calls = json_object_get(message, "tool_calls");
+    const char *reasoning = json_string_value(json_object_get(message, "reasoning_content"));
+    if (reasoning != NULL && *reasoning != '\0' && c->last_answer <= index)
+        add(begin(c, TSR_CHAT_REASONING), reasoning);
+    if (*given != '\0')
+        add(begin(c, TSR_CHAT_PREAMBLE), given);
+    c->calls = calls;
+    for (size_t i = 0; i < json_array_size(calls); i++) {
+        const json_t *call = json_array_get(calls, i);
+        json_t *arguments = read_call(c, call, i);
+        const size_t result = json_array_size(calls) > 1 ? find_result(c, index, call) : 0;
+        if (arguments == NULL)
+            return refuse_call(i, index, problem);
+        serve_text_add_spaced(begin(c, TSR_CHAT_CALLS), arguments, 0);
+        c->messages[c->count - 1].tool = call_name(call);
+        json_decref(arguments);
+        if (result > 0) {
+            add_named_result(c, json_array_get(c->list, result), call_name(call));
+            c->taken[result] = true;
+        } else if (i + 1 < json_array_size(calls)) {
+            serve_refuse(problem, 400, "messages",
+                         "no message of the role tool with the id of tool call %zu follows message "
+                         "%zu",
+                         i, index);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Messages ------------------------------------------------------------------------------------- */
+
+static bool add_message(conversation *c, const json_t *message, size_t index,
+                        serve_problem *problem)
+{
+    const char *role = json_string_value(json_object_get(message, "role"));
+    const json_t *calls = json_object_get(message, "tool_calls");
+    const bool called = json_is_array(calls) && json_array_size(calls) > 0;
+    const json_t *content = json_object_get(message, "content");
+    char *given =
+        called && (content == NULL || json_is_null(content)) ? NULL : serve_content_text(content);
+    bool good = given != NULL || called;
+    if (role == NULL)
+        role = "(none)";
+    if (!good)
+        serve_refuse(problem, 400, "messages",
+                     "the content of message %zu is neither a string nor a list of texts", index);
+    else if (strcmp(role, "system") == 0 || strcmp(role, "developer") == 0)
+        index == 0 ? add_system(c, given) : (void)begin(c, TSR_CHAT_SYSTEM);
+    else if (strcmp(role, "user") == 0)
+        add_user(c, index, given != NULL ? given : "");
+    else if (strcmp(role, "tool") == 0 && c->style == SERVE_HARMONY)
+        add_named_result(c, message, name_of_result(c, message));
+    else if (strcmp(role, "tool") == 0)
+        add_result(c, message, given != NULL ? given : "");
+    else if (strcmp(role, "assistant") == 0 && called && c->style == SERVE_HARMONY)
+        good = add_messages_to_tools(c, index, message, given != NULL ? given : "", problem);
+    else if (strcmp(role, "assistant") == 0 && called)
+        good = add_calls(c, index, calls, given != NULL ? given : "", problem);
+    else if (strcmp(role, "assistant") == 0)
+        add(begin(c, TSR_CHAT_ASSISTANT), given);
+    else
+        good = false;
+    if (!good && problem->status == 0)
+        serve_refuse(
+            problem, 400, "messages",
+            "message %zu has the role '%.40s'; system, developer, user, assistant and tool "
+            "are possible",
+            index, role);
+    free(given);
+    return good;
+}
+
+bool serve_has_tools(const serve_request *r, const json_t *list)
+{
+    bool has = r->tools != NULL;
+    for (size_t i = 0; i < json_array_size(list) && !has; i++) {
+        const json_t *message = json_array_get(list, i);
+        const char *role = json_string_value(json_object_get(message, "role"));
+        has = json_array_size(json_object_get(message, "tool_calls")) > 0 ||
+              (role != NULL && strcmp(role, "tool") == 0);
+    }
+    return has;
+}
+
+bool serve_encode_tools(const serve_server *server, const json_t *list, serve_request *r,
+                        int32_t **ids, uint64_t *id_count, serve_problem *problem)
+{
+    const size_t count = json_array_size(list);
+    conversation c = {.style = serve_tool_style_of(server), .request = r, .list = list};
+    /* Harmony's header of an answer without reasoning would leave no place for a call. */
+    const tsr_chat_reasoning reasoning =
+        c.style == SERVE_HARMONY && r->tools != NULL && r->reasoning == TSR_CHAT_REASONING_NONE
+            ? TSR_CHAT_REASONING_LOW
+            : r->reasoning;
+    if (c.style == SERVE_NO_CALLS) {
+        serve_refuse(problem, 400, "messages",
+                     "calls of tools are not supported with the model's chat format");
+        return false;
+    }
+    c.taken = cli_alloc(count + 1, sizeof *c.taken);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *one = json_array_get(list, i);
+        c.last_user = has_role(one, "user") ? i : c.last_user;
+        if (has_role(one, "assistant") && json_array_size(json_object_get(one, "tool_calls")) == 0)
+            c.last_answer = i;
+    }
+    if (!has_role(json_array_get(list, 0), "system") &&
+        !has_role(json_array_get(list, 0), "developer"))
+        add_system(&c, NULL);
+    bool good = true;
+    for (size_t i = 0; i < count && good; i++)
+        good = c.taken[i] || add_message(&c, json_array_get(list, i), i, problem);
+    for (size_t i = 0; i < c.count; i++) {
+        c.messages[i].text = c.texts[i].data;
+        c.messages[i].size_bytes = c.texts[i].size;
+    }
+    if (good && tsr_chat_encode(server->tokenizer,
+                                tsr_chat_params(.format = inference_chosen.format,
+                                                .messages = c.messages, .count = (int)c.count,
+                                                .begin_reply = true, .reasoning = reasoning),
+                                ids, id_count) != TSR_OK) {
+        serve_refuse(problem, 400, "messages", "%s", tsr_last_error());
+        good = false;
+    }
+    for (size_t i = 0; i < c.count; i++)
+        serve_text_finish(&c.texts[i]);
+    free(c.taken);
+    free(c.texts);
+    free(c.messages);
+    return good;
+}

@@ -1,0 +1,35 @@
+/* What the files about tools share (tools.c, tool_messages.c, tool_types.c, calls.c). */
+#ifndef TSR_CLI_SERVE_TOOLS_H
+#define TSR_CLI_SERVE_TOOLS_H
+
+#include "cli/serve/serve.h"
+
+#define SERVE_MOST_TOOLS 128
+#define SERVE_MOST_TOOL_NAME 64
+
+/* How a model's format writes calls. */
+typedef enum serve_tool_style {
+    SERVE_NO_CALLS,
+    SERVE_HERMES,  /* <tool_call> and an object (Qwen, Hermes): chatml */
+    SERVE_LLAMA,   /* the reply is an object: llama3 */
+    SERVE_MISTRAL, /* [TOOL_CALLS] and a list of objects: mistral-v3 and later ones */
+    SERVE_HARMONY  /* a message to the tool, which is its arguments: gpt-oss */
+} serve_tool_style;
+
+serve_tool_style serve_tool_style_of(const serve_server *server);
+/* Returns the name of the member of a call that has the arguments. */
+const char *serve_tool_arguments(serve_tool_style style);
+/* Returns the name of an element of `tools`, or NULL. */
+const char *serve_tool_name(const json_t *tool);
+/* Returns whether a tool can have this name. NULL is allowed. */
+bool serve_is_tool_name(const char *name);
+/* Finds an element of `tools` by its name. Returns NULL if there is none. */
+const json_t *serve_find_tool(const json_t *tools, const char *name);
+/* Appends a string that ends with a zero byte. */
+void serve_text_add_string(serve_text *text, const char *string);
+/* Appends JSON with spaces, as templates write it; `indent` spaces for each level, or one line. */
+void serve_text_add_spaced(serve_text *text, const json_t *value, size_t indent);
+/* Appends the tools as gpt-oss's template describes them, a namespace of TypeScript. */
+void serve_describe_types(serve_text *text, const json_t *tools);
+
+#endif
