@@ -22,6 +22,9 @@
  * Always-gathered parameters are stored in full on every rank, and their gradients are all-reduced:
  * the pattern {"*"} gives plain data parallelism.
  *
+ * Experts of layers with experts_over_data (moe.h) stay where they are: each rank has some of them,
+ * whatever the strategy and `gather` are.
+ *
  * Data parallelism and tensor parallelism can be combined in a grid of data × tensor ranks. The
  * tensor-parallel group divides the layers, and the plan then divides each rank's part of a layer
  * into shards.

@@ -150,7 +150,16 @@ TSR_API TSR_NODISCARD tsr_status tsr_matmul_grouped_grad(tsr_stream *stream, tsr
  * A forward pass needs one all-reduce, and a backward pass two, of which one has a number for each
  * pair. Experts that no token chose have a gradient of 0. */
 
-/* Fields that tsr_mlp_params has as well, and that have no comment here, are as there. */
+/* Experts over data-parallel ranks: with `experts_over_data`, the ranks of the FSDP model (fsdp.h)
+ * that has the layer divide its experts, in proportion to the model's `rates`, whatever its
+ * strategy is; a rank may have none. Each rank sends the rows of its tokens to the ranks that have
+ * their experts, and gets the results back, with an all-to-all each; no token is dropped. A
+ * backward pass has four of them. The parameters of experts are neither gathered, nor are their
+ * gradients reduced: a rank has them, with their gradients and their state, for its own experts
+ * only. In each forward pass the host waits for the choice. Without an FSDP model of several ranks,
+ * the field changes nothing.
+ *
+ * Fields that tsr_mlp_params has as well, and that have no comment here, are as there. */
 typedef struct tsr_moe_params {
     size_t struct_size;
     tsr_group *group;
@@ -174,6 +183,8 @@ typedef struct tsr_moe_params {
     tsr_dtype grad_dtype;
     bool reduce_f32;
     bool deferred;
+    /* In an FSDP model, data-parallel ranks divide the experts of this rank, see below. */
+    bool experts_over_data;
 } tsr_moe_params;
 #define tsr_moe_params(...) (&(tsr_moe_params){.struct_size = sizeof(tsr_moe_params), __VA_ARGS__})
 

@@ -46,7 +46,8 @@ typedef struct tsr_stack_params {
      * depend on the seed and the configuration, not on the number of ranks or stages. */
     int64_t seed;
     double deviation;
-    bool recompute; /* blocks keep only their inputs for the backward pass */
+    bool recompute;         /* blocks keep only their inputs for the backward pass */
+    bool experts_over_data; /* as in tsr_moe_params */
 } tsr_stack_params;
 #define tsr_stack_params(...)                                                                      \
     (&(tsr_stack_params){.struct_size = sizeof(tsr_stack_params), __VA_ARGS__})

@@ -440,6 +440,192 @@ CASE(moe_blocks, "experts: frozen, in a block format")
     }
 }
 
+/* Experts over data-parallel ranks: results and gradients are those of a model of which each rank
+ * has all experts. */
+
+/* A layer of which each data-parallel rank has all (0) or some experts (1), after two equal
+ * backward passes with this rank's tokens. */
+typedef struct data_run {
+    tsr_group *alone;
+    tsr_layer *layer;
+    tsr_fsdp *model;
+    double *y, *dx;
+} data_run;
+
+typedef struct data_case {
+    moe_case moe; /* `tokens`: those of rank 0; each rank has one less than the rank before it */
+    double towards[2];   /* added to the router's biases of the first two experts */
+    const double *rates; /* of the ranks */
+    tsr_op reduction;
+} data_case;
+
+static void lean_router(const tsr_layer *layer, const double towards[2])
+{
+    const tsr_parameter *bias = NULL;
+    OK(tsr_layer_find_parameter(layer, "router.bias", &bias));
+    double *values = values_of(bias->tensor);
+    for (int i = 0; i < 2; i++)
+        values[i] += towards[i];
+    tensor_put(bias->tensor, values);
+    free(values);
+}
+
+static data_run train_over_data(const data_case *c, tsr_group *data, bool divided)
+{
+    moe_case own = c->moe;
+    data_run run = {0};
+    own.params.experts_over_data = divided;
+    OK(tsr_group_create(NULL, queue, NULL, &run.alone));
+    run.layer = layer_of(&own, run.alone);
+    set_routers(run.layer);
+    lean_router(run.layer, c->towards);
+    OK(tsr_fsdp_create(tsr_fsdp_params(.group = data, .unit_count = 1,
+                                       .units = tsr_fsdp_unit(.layer = run.layer),
+                                       .rates = c->rates,
+                                       .gather = divided ? NULL : (const char *const[]){"*", NULL},
+                                       .reduction = c->reduction),
+                       &run.model));
+    const int64_t in = own.params.input_size,
+                  tokens = own.tokens > my_rank ? own.tokens - my_rank : 0, shape[] = {tokens, in};
+    double *x_values = numbers(40 + (uint64_t)my_rank, tokens * in + 1, TSR_F32),
+           *dy_values = numbers(60 + (uint64_t)my_rank, tokens * in + 1, TSR_F32);
+    tsr_tensor *x = tensor_of(TSR_F32, 2, shape, x_values),
+               *dy = tensor_of(TSR_F32, 2, shape, dy_values), *y = NULL, *dx = NULL;
+    for (int pass = 0; pass < 2; pass++) {
+        tsr_layer_saved *saved = NULL;
+        tsr_tensor_destroy(&y);
+        tsr_tensor_destroy(&dx);
+        OK(tsr_fsdp_forward(run.model, 0, x, &saved, &y));
+        OK(tsr_fsdp_backward(run.model, 0, saved, dy, &dx));
+        tsr_layer_saved_destroy(&saved);
+    }
+    run.y = values_of(y);
+    run.dx = values_of(dx);
+    tsr_tensor_destroy(&dx);
+    OK(tsr_fsdp_forward(run.model, 0, x, NULL, &dx)); /* without a backward pass */
+    double *again = values_of(dx);
+    near_all("y for inference", again, run.y, tokens * in, 1e-6);
+    free(again);
+    tsr_tensor *all[] = {x, dy, y, dx};
+    for (int i = 0; i < 4; i++)
+        tsr_tensor_destroy(&all[i]);
+    free(x_values);
+    free(dy_values);
+    return run;
+}
+
+static void finish_run(data_run *run)
+{
+    tsr_fsdp_destroy(&run->model);
+    tsr_layer_destroy(&run->layer);
+    tsr_group_destroy(&run->alone);
+    free(run->y);
+    free(run->dx);
+}
+
+static void compare_shards(const data_case *c, const data_run *some, const data_run *all)
+{
+    for (int i = 0; i < tsr_layer_parameter_count(some->layer); i++) {
+        const char *name = tsr_fsdp_parameter(some->model, 0, i)->name;
+        tsr_fsdp_shard part = TSR_INIT(tsr_fsdp_shard), whole = TSR_INIT(tsr_fsdp_shard);
+        OK(tsr_fsdp_get_shard(some->model, (uint64_t)i, &part));
+        OK(tsr_fsdp_get_shard(all->model, (uint64_t)i, &whole));
+        const int64_t count = (int64_t)part.range.count;
+        if (ranks > 1 && strstr(name, ".experts.")) {
+            const int64_t each = (int64_t)whole.range.count / c->moe.params.experts;
+            CHECK(count % each == 0 && (int64_t)part.range.start % each == 0,
+                  "%s: %lld elements of experts of %lld", name, (long long)count, (long long)each);
+        }
+        if (count == 0)
+            continue;
+        double *got = values_of(part.grad), *want = values_of(whole.grad);
+        near_all(name, got, want + part.range.start, count, 2e-5);
+        free(got);
+        free(want);
+    }
+}
+
+static void run_over_data(const data_case *c, tsr_group *data)
+{
+    data_run all = train_over_data(c, data, false), some = train_over_data(c, data, true);
+    const int64_t count =
+        (c->moe.tokens > my_rank ? c->moe.tokens - my_rank : 0) * c->moe.params.input_size;
+    near_all("y", some.y, all.y, count, 1e-5);
+    near_all("dx", some.dx, all.dx, count, 1e-5);
+    compare_shards(c, &some, &all);
+    finish_run(&some);
+    finish_run(&all);
+}
+
+CASE(moe_over_data, "experts: over data-parallel ranks")
+{
+    static const double rates[] = {0, 3, 1, 2, 1, 1, 1, 1};
+    data_case c = {.moe = {.params = MOE(.input_size = 12, .hidden_size = 9, .experts = 5,
+                                         .experts_used = 2, .router_bias = true, .bias = true,
+                                         .shared_size = 8, .shared_gate = true),
+                           .route = ROUTE(.normalise = true),
+                           .tokens = 11},
+                   .reduction = TSR_OP_SUM};
+    run_over_data(&c, group);
+    run_over_data(&c, staged);
+    c.reduction = TSR_OP_AVG;
+    c.towards[0] = c.towards[1] = 50; /* no token chooses the others */
+    run_over_data(&c, group);
+    c.moe.tokens = 1; /* the other ranks have no token at all */
+    if (ranks > 1)
+        c.rates = rates; /* and rank 0 has no experts */
+    run_over_data(&c, staged);
+}
+
+/* Plans of the caller that divide experts, or that always gather them, are refused. */
+CASE(moe_over_data_plans, "experts: over data-parallel ranks, plans that do not fit")
+{
+    static const char *const all[] = {"*", NULL};
+    const moe_case c = {.params = MOE(.input_size = 4, .hidden_size = 3, .experts = 5,
+                                      .experts_used = 2, .experts_over_data = true),
+                        .route = ROUTE(.normalise = true)};
+    tsr_group *alone = NULL;
+    tsr_fsdp *model = NULL;
+    tsr_shard_strategy *strategy = NULL;
+    tsr_shard_param params[4];
+    if (ranks != 2) {
+        case_skip("two ranks are needed");
+        return;
+    }
+    OK(tsr_group_create(NULL, queue, NULL, &alone));
+    OK(tsr_shard_strategy_create(NULL, &strategy));
+    tsr_layer *layer = layer_of(&c, alone);
+    for (int i = 0; i < 4; i++) {
+        const tsr_parameter *p = tsr_layer_parameter(layer, i);
+        params[i] =
+            (tsr_shard_param){.struct_size = sizeof params[i], .name = p->name, .ndim = p->ndim};
+        for (int d = 0; d < p->ndim; d++)
+            params[i].shape[d] = p->global_shape[d];
+    }
+    for (int gathers = 0; gathers < 2; gathers++) {
+        tsr_shard_plan *plan = NULL;
+        OK(tsr_shard_plan_create(strategy, 4, params,
+                                 tsr_shard_plan_params(.ranks = 2, .gather = gathers ? all : NULL),
+                                 &plan));
+        const tsr_status status =
+            tsr_fsdp_create(tsr_fsdp_params(.group = group, .unit_count = 1,
+                                            .units = tsr_fsdp_unit(.layer = layer), .plan = plan),
+                            &model);
+        const char *want =
+            gathers ? "'moe.experts.gate.weight' has experts that the ranks divide, "
+                      "but the plan always gathers it"
+                    : "'moe.experts.gate.weight' has 5 experts that the ranks divide; "
+                      "the plan gives rank 0 30 elements from 0 on, but its experts are 36 from 0 "
+                      "on";
+        CHECK(status == TSR_ERR_INVALID && strstr(tsr_last_error(), want), "it said \"%s\"",
+              tsr_last_error());
+        tsr_shard_plan_destroy(&plan);
+    }
+    tsr_layer_destroy(&layer);
+    tsr_shard_strategy_destroy(&strategy);
+    tsr_group_destroy(&alone);
+}
+
 CASE(moe_mistakes, "experts: mistakes are refused by name")
 {
     tsr_layer *layer = NULL;

@@ -82,7 +82,8 @@ static tsr_status create_block(tsr_stack *s, const tsr__stack_options *o, uint64
                                     .partition = &hidden,
                                     .shared_partition = &shared,
                                     .init = &init,
-                                    .output_init = &output};
+                                    .output_init = &output,
+                                    .experts_over_data = o->experts_over_data};
     const tsr_mlp_params mlp = {.struct_size = sizeof mlp,
                                 .hidden_size = layer->hidden,
                                 .bias = layer->mlp_bias,
@@ -240,7 +241,8 @@ tsr_status tsr_stack_create(const tsr_stack_params *params, tsr_stack **out)
                                                    .features = dtype,
                                                    .seed = params->seed,
                                                    .deviation = (float)deviation,
-                                                   .recompute = params->recompute},
+                                                   .recompute = params->recompute,
+                                                   .experts_over_data = params->experts_over_data},
                              out);
 }
 

@@ -68,7 +68,7 @@ typedef struct tsr__stack_options {
     tsr_dtype dtype, norm_dtype, features;
     int64_t seed;
     float deviation; /* 0: no initial weights are ever drawn */
-    bool recompute;
+    bool recompute, experts_over_data;
     int64_t context; /* decides about tsr_model_layer.long_rope; 0: the configuration's */
 } tsr__stack_options;
 tsr_status tsr__stack_create(const tsr__stack_options *options, tsr_stack **out) TSR_NODISCARD;

@@ -7,6 +7,7 @@
 #include "base/struct_size.h"
 #include "parallel/checkpoint/checkpoint.h"
 #include "parallel/group/group.h"
+#include "parallel/layers/layer.h"
 
 static const char who[] = "fsdp_create";
 
@@ -73,82 +74,12 @@ static tsr_status add_units(tsr_fsdp *model, const tsr_fsdp_params *params)
         model->unit_count++;
         for (int i = 0; i < parameters_of(&params->units[u]); i++) {
             TSR__TRY(add_parameter(model, tsr__fsdp_given(&params->units[u], i)));
+            model->params[model->param_count - 1].divisible =
+                model->size > 1 && tsr__layer_is_divisible(params->units[u].layer, i);
             model->units[u].count++;
         }
     }
     return TSR_OK;
-}
-
-/* The plan ----------------------------------------------------------------------------------------
- */
-
-static tsr_status plan_to_json(const tsr_shard_plan *plan, char **out, size_t *out_size)
-{
-    size_t size = 0;
-    TSR__TRY(tsr_shard_plan_save_json(plan, 0, NULL, &size));
-    char *text = tsr__calloc(size, 1);
-    if (!text)
-        return TSR_ERR_NO_MEMORY;
-    tsr_status status = tsr_shard_plan_save_json(plan, size, text, out_size);
-    if (status != TSR_OK) {
-        tsr__free(text);
-        return status;
-    }
-    *out = text;
-    return TSR_OK;
-}
-
-static tsr_status copy_plan(tsr_fsdp *model, const tsr_shard_plan *plan,
-                            const tsr_shard_param *list)
-{
-    TSR__REQUIRE(tsr_shard_plan_ranks(plan) == model->size,
-                 "%s: the plan is for %d ranks, the group has %d", who, tsr_shard_plan_ranks(plan),
-                 model->size);
-    tsr_status status = tsr_shard_plan_check(plan, (uint64_t)model->param_count, list);
-    if (status != TSR_OK)
-        return tsr__fail_context(status, "%s", who);
-    char *text = NULL;
-    size_t size = 0;
-    TSR__TRY(plan_to_json(plan, &text, &size));
-    status = tsr_shard_plan_load_json(text, size, &model->plan);
-    tsr__free(text);
-    return status;
-}
-
-static tsr_status make_plan(tsr_fsdp *model, const tsr_fsdp_params *params,
-                            const tsr_shard_param *list)
-{
-    tsr_shard_strategy *full = NULL;
-    if (!params->strategy)
-        TSR__TRY(tsr_shard_strategy_create(NULL, &full));
-    tsr_status status = tsr_shard_plan_create(
-        full ? full : params->strategy, (uint64_t)model->param_count, list,
-        tsr_shard_plan_params(.ranks = model->size, .gather = params->gather,
-                              .rates = params->rates, .memory_bytes = params->memory_bytes),
-        &model->plan);
-    tsr_shard_strategy_destroy(&full);
-    return status == TSR_OK || status == TSR_ERR_NO_MEMORY ? status
-                                                           : tsr__fail_context(status, "%s", who);
-}
-
-/* Copies the caller's plan, or computes one. */
-static tsr_status set_plan(tsr_fsdp *model, const tsr_fsdp_params *params)
-{
-    tsr_shard_param *list = tsr__calloc((size_t)model->param_count, sizeof *list);
-    if (!list)
-        return TSR_ERR_NO_MEMORY;
-    for (int i = 0; i < model->param_count; i++) {
-        const tsr__fsdp_param *p = &model->params[i];
-        list[i] = (tsr_shard_param){.struct_size = sizeof *list,
-                                    .name = p->name,
-                                    .ndim = p->seen.ndim,
-                                    .dtype = tsr_dtype_name(p->seen.dtype)};
-        memcpy(list[i].shape, p->shape, sizeof list[i].shape);
-    }
-    tsr_status status =
-        params->plan ? copy_plan(model, params->plan, list) : make_plan(model, params, list);
-    tsr__free(list);
-    return status;
 }
 
 /* Checks that all ranks have the same plan. */
@@ -157,45 +88,13 @@ static tsr_status compare_plans(tsr_fsdp *model)
     char *text = NULL;
     size_t size = 0;
     tsr_comm *comm = tsr_group_comm(model->group);
-    tsr_status status = tsr__checkpoint_agree(comm, who, plan_to_json(model->plan, &text, &size));
+    tsr_status status =
+        tsr__checkpoint_agree(comm, who, tsr__fsdp_plan_json(model->plan, &text, &size));
     if (status == TSR_OK)
         status =
             tsr__checkpoint_same(comm, who, "the plan is", tsr__hash(TSR__HASH_START, text, size));
     tsr__free(text);
     return status;
-}
-
-static tsr_status set_range(tsr_fsdp *model, int index)
-{
-    tsr__fsdp_param *p = &model->params[index];
-    const tsr_shard_param *planned = tsr_shard_plan_param(model->plan, (uint64_t)index);
-    p->resident = planned->always_gather || model->size == 1;
-    TSR__TRY(tsr_shard_plan_range(model->plan, (uint64_t)index, model->rank, &p->range));
-    if (p->resident)
-        return TSR_OK;
-    p->starts = tsr__calloc((size_t)model->size, sizeof *p->starts);
-    p->sizes = tsr__calloc((size_t)model->size, sizeof *p->sizes);
-    if (!p->starts || !p->sizes)
-        return TSR_ERR_NO_MEMORY;
-    p->in_order = true;
-    uint64_t next = 0;
-    for (int r = 0; r < model->size; r++) {
-        tsr_shard_range range;
-        TSR__TRY(tsr_shard_plan_range(model->plan, (uint64_t)index, r, &range));
-        p->in_order = p->in_order && (range.count == 0 || range.start == next);
-        next += range.count;
-        p->starts[r] = (int64_t)range.start;
-        p->sizes[r] = (int64_t)range.count;
-    }
-    return TSR_OK;
-}
-
-/* Sets the ranges of each parameter. */
-static tsr_status set_ranges(tsr_fsdp *model)
-{
-    for (int i = 0; i < model->param_count; i++)
-        TSR__TRY(set_range(model, i));
-    return TSR_OK;
 }
 
 /* Creating and destroying -------------------------------------------------------------------------
@@ -204,8 +103,10 @@ static tsr_status set_ranges(tsr_fsdp *model)
 static void empty_layers(tsr_fsdp *model)
 {
     for (int u = 0; u < model->unit_count; u++)
-        for (int i = 0; model->units[u].layer && i < model->units[u].count; i++)
+        for (int i = 0; model->units[u].layer && i < model->units[u].count; i++) {
             (void)!tsr_layer_set_parameter(model->units[u].layer, i, NULL, NULL, false);
+            tsr__layer_divide(model->units[u].layer, i, (tsr__over_data){0});
+        }
 }
 
 void tsr__fsdp_take_layers(tsr_fsdp *model)
@@ -290,12 +191,12 @@ static tsr_status prepare_model(tsr_fsdp *model, tsr_fsdp_params *params)
     model->reduction = params->reduction ? params->reduction : TSR_OP_AVG;
     model->slot_count = 1 + (params->ahead < 0 ? 0 : params->ahead ? params->ahead : 1);
     TSR__TRY(add_units(model, params));
-    return set_plan(model, params);
+    return tsr__fsdp_set_plan(model, params);
 }
 
 static tsr_status build_model(tsr_fsdp *model, const tsr_fsdp_params *params, bool with_values)
 {
-    TSR__TRY(set_ranges(model));
+    TSR__TRY(tsr__fsdp_set_ranges(model));
     TSR__TRY(tsr__fsdp_make_slots(model));
     TSR__TRY(tsr__fsdp_make_shards(model, model->params, &model->pools));
     TSR__TRY(tsr__fsdp_make_replica(model));
@@ -361,6 +262,7 @@ static void finish_param(tsr__fsdp_param *p)
     tsr_tensor_destroy(&p->seen.grad);
     tsr_tensor_destroy(&p->extra);
     tsr__free(p->starts);
+    tsr__free(p->experts);
     tsr__free(p->sizes);
     tsr__free(p->name);
 }

@@ -1,7 +1,8 @@
 /* The internal functions of sharded parameters (FSDP). A unit is a set of parameters that are
  * gathered together. A slot is memory for all full parameters of one unit.
  *
- *     create.c           creates a model: its units, their parameters, and the plan
+ *     create.c           creates a model: its units and their parameters
+ *     plan.c             the plan, and the ranges of parameters
  *     memory.c           the layout of shards and slots in memory
  *     pool.c             device memory for shards
  *     values.c           initial values
@@ -36,8 +37,12 @@ typedef struct tsr__fsdp_param {
     bool resident;               /* every rank keeps all elements */
     bool in_order;               /* the ranges follow each other in the order of ranks */
     int64_t *starts, *sizes;     /* [ranks]: each rank's range; NULL if resident */
-    uint64_t slot_bytes;         /* position in the slot of the unit */
-    uint64_t grad_slot_bytes;    /* position in the slot for the unit's gradients */
+    /* The layer uses the shard itself: the ranges are whole experts, which the parameter has along
+     * its first dimension. [ranks]: how many each rank has; NULL: the parameter is gathered. */
+    int64_t *experts;
+    bool divisible;           /* the parameter has experts that several ranks would divide */
+    uint64_t slot_bytes;      /* position in the slot of the unit */
+    uint64_t grad_slot_bytes; /* position in the slot for the unit's gradients */
 
     /* One-dimensional tensors of range.count elements. */
     tsr_tensor *value, *grad, *moment1, *moment2, *master;
@@ -274,6 +279,23 @@ static inline int tsr__fsdp_holder(int rank, int distance, int size)
 {
     return (rank + distance) % size;
 }
+
+/* plan.c: tsr__fsdp_set_plan copies the caller's plan, or computes one. tsr__fsdp_set_ranges sets
+ * the ranges of each parameter. */
+tsr_status tsr__fsdp_set_plan(tsr_fsdp *model, const tsr_fsdp_params *params) TSR_NODISCARD;
+tsr_status tsr__fsdp_set_ranges(tsr_fsdp *model) TSR_NODISCARD;
+tsr_status tsr__fsdp_plan_json(const tsr_shard_plan *plan, char **out,
+                               size_t *out_size) TSR_NODISCARD;
+
+/* Returns whether a unit needs a slot to use the parameter. */
+static inline bool tsr__fsdp_is_gathered(const tsr__fsdp_param *p)
+{
+    return !p->resident && !p->experts;
+}
+/* Creates a view of this rank's elements of a parameter that is not gathered, with the shape that
+ * the layer uses. */
+tsr_status tsr__fsdp_view_here(const tsr_fsdp *model, const tsr__fsdp_param *p,
+                               const tsr_tensor *flat, tsr_tensor **out) TSR_NODISCARD;
 
 /* create.c: Creates a model that does not use its layers yet. Without `with_values`, its shards and
  * their copies have no values. Collective. */

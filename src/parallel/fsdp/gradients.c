@@ -39,15 +39,14 @@ static tsr_status take_grad_slot(tsr_fsdp *model, int unit)
 
 static tsr_status view_grad(tsr_fsdp *model, const tsr__fsdp_unit *u, tsr__fsdp_param *p)
 {
-    if (!p->resident)
+    if (tsr__fsdp_is_gathered(p))
         return tsr__fsdp_view(model->grad_slots[u->grad_slot].memory, p->grad_slot_bytes,
                               model->grad_dtype, p->seen.ndim, p->shape, &p->seen.grad);
-    /* The gradient memory of a resident parameter has the size of the full gradient already. More
-     * memory is needed only if `grad` already contains a gradient. */
+    /* The gradient memory of a parameter that is not gathered has the size of the layer's gradient
+     * already. More memory is needed only if `grad` already contains a gradient. */
     if (p->grad_holds)
         TSR__TRY(new_extra(model, p));
-    return tsr_tensor_reshape(p->grad_holds ? p->extra : p->grad, p->seen.ndim, p->shape,
-                              &p->seen.grad);
+    return tsr__fsdp_view_here(model, p, p->grad_holds ? p->extra : p->grad, &p->seen.grad);
 }
 
 tsr_status tsr__fsdp_take_grads(tsr_fsdp *model, int unit)
@@ -125,11 +124,15 @@ static tsr_status reduce_shard(tsr_fsdp *model, tsr__fsdp_param *p, const tsr_te
 
 static tsr_status reduce_param(tsr_fsdp *model, const tsr__fsdp_unit *u, tsr__fsdp_param *p)
 {
-    if (!p->resident)
+    tsr_tensor *own = p->grad_holds ? p->extra : p->grad;
+    if (tsr__fsdp_is_gathered(p))
         TSR__TRY(reduce_shard(model, p, model->grad_slots[u->grad_slot].memory));
+    else if (p->experts) /* their gradient is the sum over the tokens of all ranks already */
+        TSR__TRY(model->reduction == TSR_OP_AVG
+                     ? tsr_scale(model->stream, own, own, 1 / (float)model->size, 0)
+                     : TSR_OK);
     else if (model->size > 1)
-        TSR__TRY(tsr_group_all_reduce(model->group, p->grad_holds ? p->extra : p->grad,
-                                      model->reduction, NULL, &p->reducing));
+        TSR__TRY(tsr_group_all_reduce(model->group, own, model->reduction, NULL, &p->reducing));
     p->reduced = true;
     return TSR_OK;
 }

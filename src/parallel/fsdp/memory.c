@@ -127,7 +127,7 @@ tsr_status tsr__fsdp_make_slots(tsr_fsdp *model)
         uint64_t end = 0, end_grad = 0;
         for (int i = unit->first; i < unit->first + unit->count; i++) {
             tsr__fsdp_param *p = &model->params[i];
-            if (p->resident)
+            if (!tsr__fsdp_is_gathered(p))
                 continue;
             unit->slotted = any = true;
             p->slot_bytes = end;

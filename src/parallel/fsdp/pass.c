@@ -1,3 +1,5 @@
+#include <string.h>
+
 #include "base/struct_size.h"
 #include "parallel/fsdp/fsdp.h"
 #include "parallel/layers/layer.h"
@@ -20,10 +22,20 @@ tsr_status tsr__fsdp_check_not_in_use(const tsr_fsdp *model, const char *who)
 
 /* Tensors of units in use -------------------------------------------------------------------- */
 
+tsr_status tsr__fsdp_view_here(const tsr_fsdp *model, const tsr__fsdp_param *p,
+                               const tsr_tensor *flat, tsr_tensor **out)
+{
+    int64_t shape[TSR_MAX_DIMS];
+    memcpy(shape, p->shape, sizeof shape);
+    if (p->experts)
+        shape[0] = p->experts[model->rank];
+    return tsr_tensor_reshape(flat, p->seen.ndim, shape, out);
+}
+
 static tsr_status set_tensor(tsr_fsdp *model, const tsr__fsdp_unit *u, tsr__fsdp_param *p)
 {
-    if (p->resident)
-        return tsr_tensor_reshape(p->value, p->seen.ndim, p->shape, &p->seen.tensor);
+    if (!tsr__fsdp_is_gathered(p))
+        return tsr__fsdp_view_here(model, p, p->value, &p->seen.tensor);
     return tsr__fsdp_view(model->slots[u->slot].memory, p->slot_bytes, p->seen.dtype, p->seen.ndim,
                           p->shape, &p->seen.tensor);
 }
@@ -46,6 +58,8 @@ static tsr_status set_tensors(tsr_fsdp *model, int unit)
     for (int i = 0; i < u->count; i++) {
         tsr__fsdp_param *p = &model->params[u->first + i];
         TSR__TRY(set_tensor(model, u, p));
+        if (u->layer && p->experts)
+            tsr__layer_divide(u->layer, i, (tsr__over_data){model->group, p->experts});
         if (u->layer)
             TSR__TRY(tsr_layer_set_parameter(u->layer, i, p->seen.tensor, p->seen.grad, false));
     }

@@ -81,7 +81,7 @@ tsr_status tsr__fsdp_gather(tsr_fsdp *model, int unit, int from, int step, bool 
     TSR__TRY(release_slot(model, slot));
     tsr_status status = TSR_OK;
     for (int i = u->first; i < u->first + u->count && status == TSR_OK; i++)
-        if (!model->params[i].resident)
+        if (tsr__fsdp_is_gathered(&model->params[i]))
             status = gather_param(model, &model->params[i], slot->memory);
     if (status != TSR_OK) {
         for (int i = u->first; i < u->first + u->count; i++)

@@ -406,3 +406,28 @@ tsr_status tsr__group_exchange_start(tsr_group *group, tsr_tensor *in, int to, t
         status = tsr__group_flatten(out, &request->out);
     return start_request(request, status, out_request);
 }
+
+/* All-to-all --------------------------------------------------------------------------------- */
+
+tsr_status tsr__group_all_to_all(tsr_group *group, tsr_tensor *out, const tsr_tensor *in,
+                                 const tsr__group_rows *rows)
+{
+    const tsr_layout *sent = tsr_tensor_layout(in);
+    const uint64_t width = (uint64_t)sent->shape[1];
+    tsr__group_request *request;
+    if (group->size == 1)
+        return tsr_copy(group->stream, out, in);
+    TSR__TRY(tsr__group_request_new(group, TSR__GROUP_ALL_TO_ALL, &request));
+    for (int r = 0; r < group->size; r++) {
+        request->counts[r] = (uint64_t)rows->sent[r] * width;
+        request->recv_counts[r] = (uint64_t)rows->received[r] * width;
+    }
+    /* Ranks that neither send nor receive take part, too, in as many pieces as the others. */
+    request->most = (uint64_t)rows->most * width;
+    request->dtype = sent->dtype;
+    request->size_bytes = (uint64_t)tsr_layout_count(sent) * tsr_dtype_size(sent->dtype);
+    tsr_status status = tsr__group_flatten(in, &request->in);
+    if (status == TSR_OK)
+        status = tsr__group_flatten(out, &request->out);
+    return start_request(request, status, NULL);
+}

@@ -229,6 +229,16 @@ extern const tsr__group_path tsr__group_direct, tsr__group_staged;
 tsr_status tsr__group_exchange_start(tsr_group *group, tsr_tensor *in, int to, tsr_tensor *out,
                                      int from, tsr_request **request) TSR_NODISCARD;
 
+/* The numbers of rows in an all-to-all. */
+typedef struct tsr__group_rows {
+    const int64_t *sent, *received; /* [ranks]: from this rank to each, and from each to this one */
+    int64_t most;                   /* the most that any rank sends to any; the same on all ranks */
+} tsr__group_rows;
+/* Sends rows of `in` to all ranks, first those for rank 0, and receives rows of `out` from them.
+ * Both are contiguous matrices of the same width and dtype. Blocks until the rows have arrived. */
+tsr_status tsr__group_all_to_all(tsr_group *group, tsr_tensor *out, const tsr_tensor *in,
+                                 const tsr__group_rows *rows) TSR_NODISCARD;
+
 /* progress.c --------------------------------------------------------------------------------- */
 
 extern const tsr__request_methods tsr__group_request_methods;

@@ -254,6 +254,7 @@ void tsr_layer_saved_destroy(tsr_layer_saved **saved)
     tsr_tensor_destroy(&closing->normalised);
     for (int i = 0; i < TSR__SAVED_EXPERT_COUNT; i++)
         tsr_tensor_destroy(&closing->expert[i]);
+    tsr__free(closing->exchanged);
     tsr__free(closing);
 }
 
@@ -379,6 +380,19 @@ tsr_status tsr_layer_set_parameter(tsr_layer *layer, int index, tsr_tensor *tens
     return TSR_OK;
 }
 
+bool tsr__layer_is_divisible(const tsr_layer *layer, int index)
+{
+    const tsr_layer *owner = owner_of(layer, &index);
+    return owner && owner->parameter[index]->divisible;
+}
+
+void tsr__layer_divide(tsr_layer *layer, int index, tsr__over_data over)
+{
+    tsr_layer *owner = owner_of(layer, &index);
+    if (owner)
+        owner->parameter[index]->over_data = over;
+}
+
 tsr_status tsr__layer_initial(const tsr_layer *layer, int index, tsr_stream *stream, int64_t first,
                               tsr_tensor *out)
 {
@@ -401,6 +415,23 @@ tsr_status tsr__layer_initial(const tsr_layer *layer, int index, tsr_stream *str
     return tsr__initial_range(parameter, stream, first, out);
 }
 
+/* Gathers this rank's shard of a parameter from the data-parallel ranks that divide it; NULL if
+ * none do. */
+static tsr_status gather_shard(const tsr_layer *layer, const tsr__layer_parameter *parameter,
+                               tsr_tensor **out)
+{
+    const tsr__over_data *over = &parameter->over_data;
+    int64_t shape[TSR__PARAMETER_DIMS];
+    *out = NULL;
+    if (!over->group)
+        return TSR_OK;
+    tsr__parameter_shape(parameter, shape);
+    TSR__TRY(
+        tsr_tensor_create(layer->device, parameter->seen.dtype, parameter->seen.ndim, shape, out));
+    return tsr_group_all_gather(over->group, *out, parameter->seen.tensor, 0,
+                                tsr_collective_params(.sizes = over->sizes), NULL);
+}
+
 tsr_status tsr_layer_gather_parameter(const tsr_layer *layer, int index, tsr_tensor **out)
 {
     const int asked = index;
@@ -411,13 +442,16 @@ tsr_status tsr_layer_gather_parameter(const tsr_layer *layer, int index, tsr_ten
     TSR__TRY(tsr__parameter_require(owner, index));
     const tsr__layer_parameter *parameter = owner->parameter[index];
     const tsr_parameter *seen = &parameter->seen;
-    tsr_tensor *whole = NULL;
+    tsr_tensor *whole = NULL, *shard = NULL;
     TSR__TRY(tsr_tensor_create(owner->device, seen->dtype, seen->ndim, seen->global_shape, &whole));
-    tsr_status status =
-        seen->shard_dim < 0
-            ? tsr_copy(owner->stream, whole, seen->tensor)
-            : tsr_group_all_gather(owner->group, whole, seen->tensor, seen->shard_dim,
-                                   tsr_collective_params(.sizes = parameter->sizes), NULL);
+    tsr_status status = gather_shard(owner, parameter, &shard);
+    const tsr_tensor *mine = shard ? shard : seen->tensor;
+    if (status == TSR_OK)
+        status = seen->shard_dim < 0
+                     ? tsr_copy(owner->stream, whole, mine)
+                     : tsr_group_all_gather(owner->group, whole, mine, seen->shard_dim,
+                                            tsr_collective_params(.sizes = parameter->sizes), NULL);
+    tsr_tensor_destroy(&shard);
     if (status != TSR_OK) {
         tsr_tensor_destroy(&whole);
         return status;

@@ -11,10 +11,13 @@
  *     column_linear.c         passes of column-parallel layers
  *     column_blocks.c         products and gradients of the column blocks of such a layer
  *     row_linear.c            passes of row-parallel layers
- *     adapter.c               low-rank adapters in passes of linear layers; adapter_create.c: sets
- *                             of adapters
- *     moe.c                   creates a mixture of experts; moe_forward.c, moe_backward.c: its
- * passes overlapped_product.c    a product whose chunks are summed over the ranks while the device
+ *     adapter.c               low-rank adapters in passes of linear layers
+ *     adapter_create.c        creates sets of adapters
+ *     moe.c                   creates a mixture of experts
+ *     moe_forward.c           its forward pass
+ *     moe_backward.c          its backward pass
+ *     moe_exchange.c          sends tokens to the data-parallel ranks that have their experts
+ *     overlapped_product.c    a product whose chunks are summed over the ranks while the device
  *                             computes the next chunk
  *
  * The other files hold the layers and operations that they are named after.
@@ -50,10 +53,19 @@ typedef enum tsr__draw {
     TSR__DRAW_NOTHING
 } tsr__draw;
 
+/* How the ranks of a data-parallel group divide the first dimension of this rank's shard of a
+ * parameter. */
+typedef struct tsr__over_data {
+    tsr_group *group;     /* NULL: they do not divide it */
+    const int64_t *sizes; /* [ranks]; they belong to the FSDP model */
+} tsr__over_data;
+
 typedef struct tsr__layer_parameter {
     tsr_parameter seen; /* the parameter as the caller sees it */
     char *name;
-    const int64_t *sizes; /* [ranks]: the sizes of the ranks' shards along shard_dim */
+    bool divisible;           /* data-parallel ranks may divide it */
+    tsr__over_data over_data; /* `seen` has memory for this rank's part only */
+    const int64_t *sizes;     /* [ranks]: the sizes of the ranks' shards along shard_dim */
     tsr_dtype grad_dtype;
     /* The values in `grad` are not valid and count as 0. The next gradient overwrites them. */
     bool grad_empty;
@@ -121,6 +133,10 @@ typedef enum tsr__expert_saved {
     TSR__SAVED_OFFSETS,
     TSR__SAVED_SHARED_HIDDEN,
     TSR__SAVED_SHARED_LOGITS,
+    TSR__SAVED_ROWS,
+    TSR__SAVED_PAIRS,
+    TSR__SAVED_INVERSE,
+    TSR__SAVED_RECEIVED,
     TSR__SAVED_EXPERT_COUNT
 } tsr__expert_saved;
 
@@ -150,8 +166,11 @@ struct tsr_layer_saved {
     tsr_tensor *kept;
     tsr__dropout dropout; /* transformer blocks */
     /* mixtures of experts; NULL where there is nothing to keep. HERE are the ids of this rank's
-     * experts, and ORDER and OFFSETS its pairs (tsr_route_sort). */
+     * experts, and ORDER and OFFSETS its pairs (tsr_route_sort). If data-parallel ranks divide the
+     * experts, these are of the rows RECEIVED; ROWS, PAIRS and INVERSE are as in
+     * tsr__moe_exchange. */
     tsr_tensor *expert[TSR__SAVED_EXPERT_COUNT];
+    int64_t *exchanged; /* [2 · ranks + 1]: the numbers of rows as in tsr__group_rows; or NULL */
     int child_count;
     tsr_layer_saved *child[]; /* the same order as the layer's children */
 };
@@ -172,6 +191,10 @@ tsr_status tsr__layer_saved_new(const tsr_layer *layer, const tsr_tensor *x,
 tsr_status tsr__layer_forward_added(tsr_layer *layer, const tsr_tensor *x,
                                     const tsr__cached *cached, const tsr_tensor *added,
                                     tsr_layer_saved **saved, tsr_tensor **y) TSR_NODISCARD;
+/* Returns whether data-parallel ranks may divide parameter `index` of a layer or its children. */
+bool tsr__layer_is_divisible(const tsr_layer *layer, int index);
+/* Sets how they divide it; the parameter must have no memory. A group of NULL: not at all. */
+void tsr__layer_divide(tsr_layer *layer, int index, tsr__over_data over);
 /* Creates a view of a caller's tensor, which keeps the tensor's memory alive. */
 tsr_status tsr__keep(const tsr_tensor *tensor, tsr_tensor **out) TSR_NODISCARD;
 /* Divides a size among the group's ranks as `params`, the caller's or NULL, says. Error texts call
@@ -228,18 +251,28 @@ typedef struct tsr__parameter_spec {
     const tsr__division *division; /* of shard_dim; the layer keeps a pointer to `sizes` */
     tsr_init_params init;          /* of the library's own size */
     int64_t fan_in, fan_out;
+    bool divisible;
     bool bias; /* initial values are those of a bias: 0, unless init is TORCH or NONE */
     bool ones; /* the initial values are 1, unless init is NONE */
 } tsr__parameter_spec;
 /* Adds a parameter without memory to a layer. */
 tsr_status tsr__parameter_add(tsr_layer *layer, const tsr__parameter_spec *spec) TSR_NODISCARD;
-/* Gets the shape of this rank's shard. */
+/* Gets the shape of this rank's shard, before data-parallel ranks divide it. */
 static inline void tsr__parameter_shape(const tsr__layer_parameter *parameter,
                                         int64_t shape[TSR__PARAMETER_DIMS])
 {
     const tsr_parameter *seen = &parameter->seen;
     for (int d = 0; d < seen->ndim; d++)
         shape[d] = d == seen->shard_dim ? seen->length : seen->global_shape[d];
+}
+/* Gets the shape of what this rank has memory for. */
+static inline void tsr__parameter_shape_here(const tsr__layer_parameter *parameter,
+                                             int64_t shape[TSR__PARAMETER_DIMS])
+{
+    const tsr__over_data *over = &parameter->over_data;
+    tsr__parameter_shape(parameter, shape);
+    if (over->group)
+        shape[0] = over->sizes[tsr_group_rank(over->group)];
 }
 /* Allocates a parameter's memory and sets its initial values. */
 tsr_status tsr__parameter_allocate(tsr_layer *layer, int index) TSR_NODISCARD;

@@ -51,7 +51,7 @@ tsr_status tsr__parameter_check_memory(const tsr_layer *layer,
     const bool values = dtype != (tsr_dtype)0;
     const tsr_layout *layout = tsr_tensor_layout(tensor);
     tsr_layout shard = {.ndim = parameter->seen.ndim};
-    tsr__parameter_shape(parameter, shard.shape);
+    tsr__parameter_shape_here(parameter, shard.shape);
     TSR__REQUIRE(tsr__tensor_device(tensor) == layer->device,
                  "%s: the %s of %s is on another device", layer->who, what, parameter->name);
     const bool is_float = tsr__dtype_is_float(layout->dtype),

@@ -83,6 +83,7 @@ static tsr_status add_matrix(tsr__moe *m, tsr__moe_parameter which, const tsr__p
     spec.fan_out = rows;
     spec.shard_dim = m->by_experts ? 0 : inside;
     spec.division = &m->division;
+    spec.divisible = m->divisible;
     TSR__TRY(add_parameter(m, which, spec, names[0]));
     if (!bias)
         return TSR_OK;
@@ -217,6 +218,7 @@ static tsr_status init_moe(tsr__moe *m, const tsr_moe_params *params)
     m->chosen = params->experts_used;
     m->shared_size = params->shared_size;
     m->by_experts = params->whole_experts;
+    m->divisible = params->experts_over_data;
     m->reduce_f32 = params->reduce_f32;
     m->activation = params->activation;
     m->limit = params->limit;

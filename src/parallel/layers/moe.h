@@ -1,5 +1,5 @@
 /* The layer of a mixture of experts. moe.c creates it; moe_forward.c and moe_backward.c have its
- * passes. */
+ * passes, and moe_exchange.c what data-parallel ranks send if they divide the experts. */
 #ifndef TSR_PARALLEL_LAYERS_MOE_H
 #define TSR_PARALLEL_LAYERS_MOE_H
 
@@ -29,6 +29,7 @@ typedef struct tsr__moe {
     tsr_layer base;
     int64_t input_size, hidden_size, experts, chosen, shared_size;
     bool by_experts; /* ranks have whole experts; otherwise a part of each expert */
+    bool divisible;  /* data-parallel ranks may divide the experts of this rank */
     bool reduce_f32;
     tsr_route_params route; /* without its bias */
     tsr_expert_activation activation;
@@ -63,6 +64,12 @@ static inline bool tsr__moe_adds_bias(const tsr__moe *m)
     return m->index[TSR__MOE_DOWN_BIAS] >= 0 && (m->by_experts || m->base.rank == 0);
 }
 
+/* How data-parallel ranks divide this rank's experts. */
+static inline const tsr__over_data *tsr__moe_over_data(const tsr__moe *m)
+{
+    return &m->base.parameter[m->index[TSR__MOE_GATE]]->over_data;
+}
+
 /* The functions of tsr__layer_type. */
 tsr_status tsr__moe_forward_added(tsr_layer *layer, const tsr_tensor *x, const tsr__cached *cached,
                                   const tsr_tensor *added, tsr_layer_saved *saved,
@@ -77,5 +84,36 @@ tsr_status tsr__moe_shared_pairs(const tsr__moe *m, tsr__temps *temps, int64_t t
                                  tsr_tensor **weights) TSR_NODISCARD;
 /* Sums `tensor` over the ranks; `kind` is the dtype of activations on the wire, or 0. */
 tsr_status tsr__moe_reduce(const tsr__moe *m, tsr_tensor *tensor, tsr_dtype wire) TSR_NODISCARD;
+
+/* moe_exchange.c: if data-parallel ranks divide the experts, each rank sends the rows of its pairs
+ * to the ranks that have their experts, and gets the results back. Pairs are sent in the order of
+ * their experts, so that those for a rank follow each other. */
+typedef struct tsr__moe_exchange {
+    tsr_group *group;
+    int64_t sent, received; /* the numbers of rows */
+    tsr__group_rows out, back;
+    int64_t *numbers; /* [2 · ranks + 1]: those of `out` */
+    /* i32: the token and the pair of each row sent, and the row of each pair, or −1 */
+    tsr_tensor *rows, *pairs, *inverse;
+} tsr__moe_exchange;
+/* Agrees with the other ranks on what is sent; blocks until the device has computed `ids`, the
+ * experts of this rank's pairs [tokens,chosen]. *local [received,1] are the experts of the rows
+ * that arrive, counted from this rank's first. Call tsr__moe_exchange_finish in any case. */
+tsr_status tsr__moe_exchange_init(const tsr__moe *m, tsr__temps *temps, const tsr_tensor *ids,
+                                  tsr__moe_exchange *out, tsr_tensor **local) TSR_NODISCARD;
+void tsr__moe_exchange_finish(tsr__moe_exchange *exchange);
+/* Keeps an exchange for the backward pass, and brings it back. */
+tsr_status tsr__moe_exchange_save(tsr__moe_exchange *exchange,
+                                  tsr_layer_saved *saved) TSR_NODISCARD;
+void tsr__moe_exchange_saved(const tsr__moe *m, const tsr_layer_saved *saved,
+                             tsr__moe_exchange *out);
+/* Sends the rows of x [n,width] at these indices, and receives *y [received,width]. */
+tsr_status tsr__moe_exchange_send(const tsr__moe_exchange *exchange, tsr__temps *temps,
+                                  const tsr_tensor *x, const tsr_tensor *indices,
+                                  tsr_tensor **y) TSR_NODISCARD;
+/* Sends x [received,width] back; *y [pairs,width] has the rows of all pairs, and 0 for those that
+ * no rank computes. */
+tsr_status tsr__moe_exchange_return(const tsr__moe_exchange *exchange, tsr__temps *temps,
+                                    const tsr_tensor *x, tsr_tensor **y) TSR_NODISCARD;
 
 #endif

@@ -11,7 +11,9 @@ typedef struct backward_pass {
     tsr__temps *temps;
     const tsr_layer_saved *saved;
     tsr_dtype dtype; /* of x */
-    int64_t tokens;
+    int64_t tokens, chosen;
+    int64_t experts;     /* of which this rank has weights */
+    tsr_tensor *weights; /* [tokens,chosen] */
     tsr_tensor *x2, *dy2;
     tsr_tensor *dx2;                /* NULL: not needed */
     tsr_tensor *dweights, *dshared; /* [tokens,chosen] and [tokens,1], parts of one tensor */
@@ -66,11 +68,11 @@ static tsr_status add_expert_grad(const backward_pass *p, tsr__moe_parameter whi
     TSR__TRY(tsr__parameter_need_grad(&m->base, index));
     tsr__layer_parameter *parameter = m->base.parameter[index];
     tsr_tensor *grad = parameter->seen.grad;
-    if (tsr__moe_experts_here(m) > 0) {
+    if (p->experts > 0) {
         if (parameter->seen.ndim == 2)
             TSR__TRY(with_dimension(p, grad, false, &grad));
         TSR__TRY(tsr_matmul_grouped_grad(m->base.stream, grad, dy, x, kept(p, TSR__SAVED_ORDER),
-                                         kept(p, TSR__SAVED_OFFSETS), m->chosen,
+                                         kept(p, TSR__SAVED_OFFSETS), p->chosen,
                                          !parameter->grad_empty));
     }
     parameter->grad_empty = false;
@@ -87,8 +89,8 @@ static tsr_status add_expert_grads(const backward_pass *p, const tsr_tensor *wei
     TSR__TRY(add_expert_grad(p, TSR__MOE_UP, dup, p->x2));
     if (m->index[TSR__MOE_DOWN_BIAS] < 0)
         return TSR_OK;
-    TSR__TRY(tsr__temp_reshape(p->temps, kept(p, TSR__SAVED_WEIGHTS), 3,
-                               (int64_t[]){p->tokens, m->chosen, 1}, &weights));
+    TSR__TRY(
+        tsr__temp_reshape(p->temps, p->weights, 3, (int64_t[]){p->tokens, p->chosen, 1}, &weights));
     TSR__TRY(tsr__temp_new(p->temps, TSR_F32, 2, (int64_t[]){p->tokens, 1}, &ones));
     TSR__TRY(tsr_fill(m->base.stream, ones, 1));
     TSR__TRY(add_expert_grad(p, TSR__MOE_DOWN_BIAS, p->dy2, weights));
@@ -107,7 +109,7 @@ static tsr_status add_bias_part(const backward_pass *p)
     TSR__TRY(with_dimension(p, p->dweights, false, &result));
     /* Rows of one element of dweights are not at equal distances if it has the shared expert's
      * column, so the product has memory of its own. */
-    TSR__TRY(tsr__temp_new(p->temps, TSR_F32, 3, (int64_t[]){p->tokens, m->chosen, 1}, &products));
+    TSR__TRY(tsr__temp_new(p->temps, TSR_F32, 3, (int64_t[]){p->tokens, p->chosen, 1}, &products));
     TSR__TRY(tsr_fill(m->base.stream, products, 0));
     TSR__TRY(tsr_matmul_grouped(m->base.stream, products, p->dy2, rows, kept(p, TSR__SAVED_HERE),
                                 tsr_matmul_grouped_params(.order = kept(p, TSR__SAVED_ORDER),
@@ -128,7 +130,7 @@ static tsr_status multiply_back(const backward_pass *p, const tsr_tensor *dgate,
                      *offsets = kept(p, TSR__SAVED_OFFSETS);
     TSR__TRY(weight_floats(p, TSR__MOE_GATE, &gate));
     TSR__TRY(weight_floats(p, TSR__MOE_UP, &up));
-    TSR__TRY(tsr__temp_new(p->temps, TSR_F32, 3, (int64_t[]){p->tokens, m->chosen, m->input_size},
+    TSR__TRY(tsr__temp_new(p->temps, TSR_F32, 3, (int64_t[]){p->tokens, p->chosen, m->input_size},
                            &rows));
     TSR__TRY(tsr_matmul_grouped(
         stream, rows, dgate, gate, here,
@@ -137,15 +139,15 @@ static tsr_status multiply_back(const backward_pass *p, const tsr_tensor *dgate,
         tsr_matmul_grouped(stream, rows, dup, up, here,
                            tsr_matmul_grouped_params(.order = order, .offsets = offsets,
                                                      .transpose_w = true, .accumulate = true)));
-    return tsr__pair_sum(stream, p->dx2, rows, here, tsr__moe_experts_here(m), NULL, false);
+    return tsr__pair_sum(stream, p->dx2, rows, here, p->experts, NULL, false);
 }
 
 static tsr_status experts_backward(backward_pass *p)
 {
     const tsr__moe *m = p->m;
     const int64_t features = tsr__moe_hidden_here(m);
-    const int64_t narrow[] = {p->tokens, m->chosen, features},
-                  wide[] = {p->tokens, m->chosen, 2 * features};
+    const int64_t narrow[] = {p->tokens, p->chosen, features},
+                  wide[] = {p->tokens, p->chosen, 2 * features};
     tsr_tensor *down, *da, *weighted, *dhidden, *dgate, *dup;
     TSR__TRY(weight_floats(p, TSR__MOE_DOWN, &down));
     TSR__TRY(tsr__temp_new(p->temps, p->dtype, 3, narrow, &da));
@@ -155,23 +157,61 @@ static tsr_status experts_backward(backward_pass *p)
                                 tsr_matmul_grouped_params(.order = kept(p, TSR__SAVED_ORDER),
                                                           .offsets = kept(p, TSR__SAVED_OFFSETS),
                                                           .transpose_w = true)));
-    TSR__TRY(tsr__pair_activate(m->base.stream,
-                                &(tsr__pair_activation){.ids = kept(p, TSR__SAVED_HERE),
-                                                        .hidden = p->saved->hidden,
-                                                        .y = weighted,
-                                                        .dy = da,
-                                                        .weights = kept(p, TSR__SAVED_WEIGHTS),
-                                                        .dhidden = dhidden,
-                                                        .dweights = p->dweights,
-                                                        .experts = tsr__moe_experts_here(m),
-                                                        .activation = m->activation,
-                                                        .limit = m->limit}));
+    TSR__TRY(
+        tsr__pair_activate(m->base.stream, &(tsr__pair_activation){.ids = kept(p, TSR__SAVED_HERE),
+                                                                   .hidden = p->saved->hidden,
+                                                                   .y = weighted,
+                                                                   .dy = da,
+                                                                   .weights = p->weights,
+                                                                   .dhidden = dhidden,
+                                                                   .dweights = p->dweights,
+                                                                   .experts = p->experts,
+                                                                   .activation = m->activation,
+                                                                   .limit = m->limit}));
     TSR__TRY(add_bias_part(p));
     TSR__TRY(tsr__temp_slice(p->temps, dhidden, 2, 0, features, &dgate));
     TSR__TRY(tsr__temp_slice(p->temps, dhidden, 2, features, features, &dup));
     if (!m->base.frozen)
         TSR__TRY(add_expert_grads(p, weighted, dgate, dup));
     return multiply_back(p, dgate, dup);
+}
+
+/* Computes dx and the weights' gradients of the rows that have arrived, and sends them back. */
+static tsr_status backward_exchanged(backward_pass *p, const tsr__moe_exchange *x)
+{
+    const tsr__moe *m = p->m;
+    tsr_stream *stream = m->base.stream;
+    tsr_tensor *weights, *column, *rows;
+    const int64_t pairs = p->tokens * m->chosen, received[] = {x->received, m->input_size};
+    backward_pass q = *p; /* of the rows that have arrived, each of which has one expert */
+    q.tokens = x->received;
+    q.chosen = 1;
+    q.experts = tsr__moe_over_data(m)->sizes[tsr_group_rank(x->group)];
+    q.x2 = kept(p, TSR__SAVED_RECEIVED);
+    TSR__TRY(tsr__temp_reshape(p->temps, p->weights, 2, (int64_t[]){pairs, 1}, &weights));
+    TSR__TRY(tsr__moe_exchange_send(x, p->temps, weights, x->pairs, &q.weights));
+    TSR__TRY(tsr__moe_exchange_send(x, p->temps, p->dy2, x->rows, &q.dy2));
+    TSR__TRY(tsr__temp_new(p->temps, TSR_F32, 2, (int64_t[]){x->received, 1}, &q.dweights));
+    if (p->dx2)
+        TSR__TRY(tsr__temp_new(p->temps, p->dtype, 2, received, &q.dx2));
+    TSR__TRY(experts_backward(&q));
+    TSR__TRY(tsr__moe_exchange_return(x, p->temps, q.dweights, &column));
+    TSR__TRY(tsr__temp_reshape(p->temps, column, 2, (int64_t[]){p->tokens, m->chosen}, &column));
+    TSR__TRY(tsr_copy(stream, p->dweights, column));
+    if (!p->dx2)
+        return TSR_OK;
+    TSR__TRY(tsr__moe_exchange_return(x, p->temps, q.dx2, &rows));
+    TSR__TRY(tsr__temp_reshape(p->temps, rows, 3, (int64_t[]){p->tokens, m->chosen, m->input_size},
+                               &rows));
+    return tsr__pair_sum(stream, p->dx2, rows, kept(p, TSR__SAVED_IDS), m->experts, NULL, false);
+}
+
+/* experts_backward if data-parallel ranks divided the experts in the forward pass. */
+static tsr_status divided_backward(backward_pass *p)
+{
+    tsr__moe_exchange x;
+    tsr__moe_exchange_saved(p->m, p->saved, &x);
+    return backward_exchanged(p, &x);
 }
 
 /* The shared expert -------------------------------------------------------------------------- */
@@ -289,6 +329,9 @@ static tsr_status run_backward(backward_pass *p, const tsr_layer_saved *saved, c
     TSR__TRY(tsr__temp_flatten(p->temps, saved->x, &p->x2));
     TSR__TRY(tsr__temp_flatten(p->temps, dy, &p->dy2));
     p->tokens = tsr_tensor_layout(p->x2)->shape[0];
+    p->chosen = m->chosen;
+    p->experts = tsr__moe_experts_here(m);
+    p->weights = kept(p, TSR__SAVED_WEIGHTS);
     const int64_t flat[] = {p->tokens, m->input_size}, gates = m->shared_size > 0 ? 1 : 0;
     TSR__TRY(tsr__temp_new(p->temps, TSR_F32, 2, (int64_t[]){p->tokens, m->chosen + gates},
                            &p->all_dweights));
@@ -302,7 +345,7 @@ static tsr_status run_backward(backward_pass *p, const tsr_layer_saved *saved, c
         if (m->reduce_f32 && m->base.size > 1 && p->dtype != TSR_F32)
             TSR__TRY(tsr__temp_new(p->temps, TSR_F32, 2, flat, &p->dx2));
     }
-    TSR__TRY(experts_backward(p));
+    TSR__TRY(saved->exchanged ? divided_backward(p) : experts_backward(p));
     TSR__TRY(shared_backward(p));
     TSR__TRY(tsr__moe_reduce(m, p->all_dweights, (tsr_dtype)0));
     if (p->dx2)

@@ -11,7 +11,8 @@ typedef struct forward_pass {
     tsr__temps *temps;
     tsr_layer_saved *saved;
     tsr_dtype dtype; /* of x */
-    int64_t tokens;
+    int64_t tokens, chosen;
+    int64_t experts;                           /* of which this rank has weights */
     tsr_tensor *x2;                            /* [tokens,input_size] */
     tsr_tensor *logits, *ids, *weights, *here; /* `here`: ids of this rank's experts */
     tsr_tensor *order, *offsets;               /* NULL: not sorted */
@@ -50,13 +51,12 @@ static tsr_status choose(forward_pass *p)
 /* Sorts the pairs of this rank's experts. */
 static tsr_status sort_pairs(forward_pass *p)
 {
-    const tsr__moe *m = p->m;
-    const int64_t pairs = p->tokens * m->chosen, here = tsr__moe_experts_here(m);
-    if ((p->tokens <= FEW_TOKENS && !p->saved) || here == 0)
+    const int64_t pairs = p->tokens * p->chosen;
+    if ((p->tokens <= FEW_TOKENS && !p->saved) || p->experts == 0)
         return TSR_OK;
     TSR__TRY(tsr__temp_new(p->temps, TSR_I32, 1, &pairs, &p->order));
-    TSR__TRY(tsr__temp_new(p->temps, TSR_I32, 1, (int64_t[]){here + 1}, &p->offsets));
-    return tsr_route_sort(m->base.stream, p->order, p->offsets, p->here);
+    TSR__TRY(tsr__temp_new(p->temps, TSR_I32, 1, (int64_t[]){p->experts + 1}, &p->offsets));
+    return tsr_route_sort(p->m->base.stream, p->order, p->offsets, p->here);
 }
 
 /* Experts ------------------------------------------------------------------------------------ */
@@ -67,8 +67,8 @@ static tsr_status hidden_features(forward_pass *p, tsr_tensor **act)
     const tsr__moe *m = p->m;
     tsr_stream *stream = m->base.stream;
     const int64_t features = tsr__moe_hidden_here(m);
-    const int64_t narrow[] = {p->tokens, m->chosen, features},
-                  wide[] = {p->tokens, m->chosen, 2 * features};
+    const int64_t narrow[] = {p->tokens, p->chosen, features},
+                  wide[] = {p->tokens, p->chosen, 2 * features};
     const tsr_tensor *gate = tsr__moe_tensor(m, TSR__MOE_GATE),
                      *up = tsr__moe_tensor(m, TSR__MOE_UP),
                      *gate_bias = tsr__moe_tensor(m, TSR__MOE_GATE_BIAS),
@@ -94,7 +94,7 @@ static tsr_status hidden_features(forward_pass *p, tsr_tensor **act)
     return tsr__pair_activate(stream, &(tsr__pair_activation){.ids = p->here,
                                                               .hidden = hidden,
                                                               .y = *act,
-                                                              .experts = tsr__moe_experts_here(m),
+                                                              .experts = p->experts,
                                                               .activation = m->activation,
                                                               .limit = m->limit});
 }
@@ -231,6 +231,63 @@ static tsr_status save(const forward_pass *p)
     return TSR_OK;
 }
 
+/* sum = the weighted sum over each token's experts, plus `added2` if that is not NULL. */
+static tsr_status sum_experts(forward_pass *p, tsr_tensor *sum, const tsr_tensor *added2)
+{
+    const tsr__moe *m = p->m;
+    tsr_tensor *act;
+    TSR__TRY(sort_pairs(p));
+    TSR__TRY(hidden_features(p, &act));
+    return tsr__matmul_grouped_added(
+        m->base.stream, sum, act, tsr__moe_tensor(m, TSR__MOE_DOWN), p->here,
+        tsr_matmul_grouped_params(.order = p->order, .offsets = p->offsets, .weights = p->weights,
+                                  .bias = tsr__moe_adds_bias(m)
+                                              ? tsr__moe_tensor(m, TSR__MOE_DOWN_BIAS)
+                                              : NULL),
+        added2);
+}
+
+/* Computes the rows that arrive, sends them back, and sums those of this rank's tokens. */
+static tsr_status sum_exchanged(forward_pass *p, const tsr__moe_exchange *x, tsr_tensor *sum)
+{
+    const tsr__moe *m = p->m;
+    const tsr_tensor *bias = tsr__moe_adds_bias(m) ? tsr__moe_tensor(m, TSR__MOE_DOWN_BIAS) : NULL;
+    tsr_tensor *act, *rows, *flat, *pairs;
+    forward_pass q = *p; /* of the rows that arrive, each of which has one expert */
+    q.tokens = x->received;
+    q.chosen = 1;
+    q.experts = tsr__moe_over_data(m)->sizes[tsr_group_rank(x->group)];
+    TSR__TRY(tsr__moe_exchange_send(x, p->temps, p->x2, x->rows, &q.x2));
+    TSR__TRY(sort_pairs(&q));
+    TSR__TRY(hidden_features(&q, &act));
+    TSR__TRY(tsr__temp_new(p->temps, p->dtype, 3, (int64_t[]){q.tokens, 1, m->input_size}, &rows));
+    TSR__TRY(tsr_matmul_grouped(
+        m->base.stream, rows, act, tsr__moe_tensor(m, TSR__MOE_DOWN), q.here,
+        tsr_matmul_grouped_params(.order = q.order, .offsets = q.offsets, .bias = bias)));
+    TSR__TRY(tsr__temp_reshape(p->temps, rows, 2, (int64_t[]){q.tokens, m->input_size}, &flat));
+    TSR__TRY(tsr__moe_exchange_return(x, p->temps, flat, &pairs));
+    TSR__TRY(tsr__temp_reshape(p->temps, pairs, 3, (int64_t[]){p->tokens, m->chosen, m->input_size},
+                               &pairs));
+    TSR__TRY(tsr__pair_sum(m->base.stream, sum, pairs, p->ids, m->experts, p->weights, false));
+    p->order = q.order;
+    p->offsets = q.offsets;
+    return p->saved ? tsr__keep(q.x2, &p->saved->expert[TSR__SAVED_RECEIVED]) : TSR_OK;
+}
+
+/* sum_experts if data-parallel ranks divide the experts. */
+static tsr_status sum_divided(forward_pass *p, tsr_tensor *sum)
+{
+    tsr__moe_exchange x;
+    const tsr_tensor *ids = p->here;
+    tsr_status status = tsr__moe_exchange_init(p->m, p->temps, ids, &x, &p->here);
+    if (status == TSR_OK)
+        status = sum_exchanged(p, &x, sum);
+    if (status == TSR_OK && p->saved)
+        status = tsr__moe_exchange_save(&x, p->saved);
+    tsr__moe_exchange_finish(&x);
+    return status;
+}
+
 static tsr_status run_forward(forward_pass *p, const tsr_tensor *x, const tsr_tensor *added,
                               tsr_tensor **y)
 {
@@ -239,28 +296,21 @@ static tsr_status run_forward(forward_pass *p, const tsr_tensor *x, const tsr_te
     const tsr_layout *layout = tsr_tensor_layout(x);
     const int64_t flat[] = {p->tokens, m->input_size};
     const bool wide_sum = m->reduce_f32 && m->base.size > 1 && p->dtype != TSR_F32;
-    tsr_tensor *act, *out, *out2, *sum, *added2 = NULL;
+    const bool divided = tsr__moe_over_data(m)->group != NULL;
+    tsr_tensor *out, *out2, *sum, *added2 = NULL;
     TSR__TRY(choose(p));
-    TSR__TRY(sort_pairs(p));
-    TSR__TRY(hidden_features(p, &act));
     TSR__TRY(tsr__temp_new(p->temps, p->dtype, layout->ndim, layout->shape, &out));
     TSR__TRY(tsr__temp_reshape(p->temps, out, 2, flat, &out2));
     sum = out2;
     if (wide_sum)
         TSR__TRY(tsr__temp_new(p->temps, TSR_F32, 2, flat, &sum));
     /* On one rank, the product adds `added`; on several, it is added to their sum. */
-    if (added && m->base.size == 1)
+    if (added && m->base.size == 1 && !divided)
         TSR__TRY(tsr__temp_flatten(p->temps, added, &added2));
     const tsr_layout *of_added = added2 ? tsr_tensor_layout(added2) : NULL;
     const bool adds = of_added && of_added->dtype == p->dtype && of_added->strides[1] == 1 &&
                       (of_added->strides[0] == m->input_size || p->tokens <= 1);
-    TSR__TRY(tsr__matmul_grouped_added(
-        stream, sum, act, tsr__moe_tensor(m, TSR__MOE_DOWN), p->here,
-        tsr_matmul_grouped_params(.order = p->order, .offsets = p->offsets, .weights = p->weights,
-                                  .bias = tsr__moe_adds_bias(m)
-                                              ? tsr__moe_tensor(m, TSR__MOE_DOWN_BIAS)
-                                              : NULL),
-        adds ? added2 : NULL));
+    TSR__TRY(divided ? sum_divided(p, sum) : sum_experts(p, sum, adds ? added2 : NULL));
     TSR__TRY(add_shared_expert(p, sum));
     TSR__TRY(tsr__moe_reduce(m, sum, tsr__group_wire(m->base.group)));
     if (wide_sum)
@@ -288,6 +338,8 @@ tsr_status tsr__moe_forward_added(tsr_layer *layer, const tsr_tensor *x, const t
     tsr_status status = tsr__temp_flatten(&temps, x, &pass.x2);
     if (status == TSR_OK) {
         pass.tokens = tsr_tensor_layout(pass.x2)->shape[0];
+        pass.chosen = m->chosen;
+        pass.experts = tsr__moe_experts_here(m);
         status = run_forward(&pass, x, added, y);
     }
     tsr__temps_finish(&temps);

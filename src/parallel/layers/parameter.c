@@ -46,6 +46,7 @@ tsr_status tsr__parameter_add(tsr_layer *layer, const tsr__parameter_spec *spec)
     parameter->sizes = division->sizes;
     parameter->grad_dtype = spec->grad_dtype;
     parameter->grad_empty = true;
+    parameter->divisible = spec->divisible;
     parameter->seen = (tsr_parameter){
         .struct_size = sizeof parameter->seen,
         .name = parameter->name,
@@ -64,7 +65,7 @@ tsr_status tsr__parameter_allocate(tsr_layer *layer, int index)
 {
     tsr__layer_parameter *parameter = layer->parameter[index];
     int64_t shape[TSR__PARAMETER_DIMS];
-    tsr__parameter_shape(parameter, shape);
+    tsr__parameter_shape_here(parameter, shape);
     TSR__TRY(tsr_tensor_create(layer->device, parameter->seen.dtype, parameter->seen.ndim, shape,
                                &parameter->seen.tensor));
     return tsr__initial_fill(parameter, layer->stream, parameter->seen.tensor);
@@ -83,7 +84,7 @@ tsr_status tsr__parameter_need_grad(tsr_layer *layer, int index)
     if (parameter->seen.grad)
         return TSR_OK;
     int64_t shape[TSR__PARAMETER_DIMS];
-    tsr__parameter_shape(parameter, shape);
+    tsr__parameter_shape_here(parameter, shape);
     return tsr_tensor_create(layer->device, parameter->grad_dtype, parameter->seen.ndim, shape,
                              &parameter->seen.grad);
 }
