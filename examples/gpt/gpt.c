@@ -457,6 +457,7 @@ static tsr_status create_model(run *r)
                                                   .strategy = o->strategy,
                                                   .dtype = o->dtype,
                                                   .recompute = o->recompute,
+                                                  .experts_over_data = o->experts_over_data,
                                                   .elastic = o->elastic}));
     return load_state(r);
 }

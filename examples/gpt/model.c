@@ -94,7 +94,8 @@ static tsr_status create_layers(gpt_model *self, const gpt_model_params *params)
                          .first_layer = first_block(self),
                          .layers = self->stage_blocks[self->job->stage],
                          .partition = &self->partition, .dtype = params->dtype,
-                         .seed = params->training->seed, .recompute = params->recompute),
+                         .seed = params->training->seed, .recompute = params->recompute,
+                         .experts_over_data = params->experts_over_data),
         &self->stack);
 }
 

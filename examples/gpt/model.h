@@ -14,7 +14,7 @@ typedef struct gpt_model_params {
     const gpt_tensor_rates *tensor_rates; /* must outlive the model */
     const char *strategy; /* how data-parallel ranks share parameters; "none": each has all */
     tsr_dtype dtype;      /* of parameters and activations */
-    bool recompute;
+    bool recompute, experts_over_data;
     bool elastic; /* parameters have replicas, for model_rebuild() */
 } gpt_model_params;
 

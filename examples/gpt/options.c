@@ -23,6 +23,7 @@ enum {
     OPT_ELASTIC,
     OPT_EVAL_BATCHES,
     OPT_EVAL_EVERY,
+    OPT_EXPERTS_OVER,
     OPT_GRID,
     OPT_INIT,
     OPT_LOAD,
@@ -64,6 +65,7 @@ static const struct option known[] = {
     {"eval-batches", required_argument, NULL, OPT_EVAL_BATCHES},
     {"eval-every", required_argument, NULL, OPT_EVAL_EVERY},
     {"experts", required_argument, NULL, OPT_GIVEN},
+    {"experts-over", required_argument, NULL, OPT_EXPERTS_OVER},
     {"experts-used", required_argument, NULL, OPT_GIVEN},
     {"grid", required_argument, NULL, OPT_GRID},
     {"heads", required_argument, NULL, OPT_GIVEN},
@@ -222,6 +224,10 @@ static bool take(int option, const char *name, const char *value, gpt_options *o
     case OPT_RECOMPUTE:
         out->recompute = true;
         return true;
+    case OPT_EXPERTS_OVER:
+        out->experts_over_data = strcmp(value, "data") == 0;
+        return out->experts_over_data || strcmp(value, "tensor") == 0 ||
+               wrong_option(PROGRAM, "--experts-over takes data or tensor, not ", value);
     case OPT_STRATEGY:
         return parse_strategy(PROGRAM, value, &out->strategy);
     case OPT_TEMPERATURE:
@@ -406,16 +412,21 @@ static bool take_new_model(gpt_options *out, const gpt_given *sizes)
 }
 
 /* Checks the options for experts against the model. */
-static bool check_experts(const gpt_given *given, const gpt_config *c, const gpt_training *training)
+static bool check_experts(const gpt_options *o)
 {
+    const gpt_given *given = &o->given;
+    const gpt_config *c = &o->model;
+    const gpt_training *training = &o->training;
     bool any = false, biased = false;
     for (int i = 0; i < c->model.kind_count; i++) {
         const tsr_model_experts *experts = c->model.kinds[i]->experts;
         any = any || experts;
         biased = biased || (experts && experts->choice_bias);
     }
-    if (!any && (given->experts_used || training->balance > 0 || training->bias_rate > 0))
-        return refuse("--experts-used, --balance and --bias-rate need a model with experts");
+    if (!any && (given->experts_used || training->balance > 0 || training->bias_rate > 0 ||
+                 o->experts_over_data))
+        return refuse("--experts-used, --experts-over, --balance and --bias-rate need a model with "
+                      "experts");
     if (!biased && training->bias_rate > 0)
         return refuse("--bias-rate needs experts that are chosen with biases; new ones are if "
                       "--bias-rate is given");
@@ -531,7 +542,7 @@ bool gpt_options_complete(gpt_options *out, const char *saved_text)
                 training->warmup_steps, training->decay_steps);
         return false;
     }
-    if (!check_experts(&out->given, model, training))
+    if (!check_experts(out))
         return false;
     if (!gpt_config_check(model, error, sizeof error))
         return refuse(error);
@@ -751,6 +762,8 @@ void gpt_options_help(void)
         "                         q8_0 (8-bit blocks), for slow connections; the losses change\n"
         "  --strategy NAME        how data-parallel ranks share parameters: none (default), full,\n"
         "                         layerwise, hybrid or weighted\n"
+        "  --experts-over data    each data-parallel rank has some of the experts; tokens travel\n"
+        "                         (tensor: all have all, which tensor-parallel ranks divide)\n"
         "  --elastic              all ranks are data-parallel; if some are lost, the others go on\n"
         "                         with the same batches, and take in those that\n"
         "                         tessera launch --respawn starts in their place; with\n"

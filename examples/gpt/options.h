@@ -27,6 +27,7 @@ typedef struct gpt_options {
     tsr_dtype dtype;
     tsr_dtype wire; /* dtype in which tensor-parallel activations are sent; 0: unchanged */
     bool recompute;
+    bool experts_over_data;       /* data-parallel ranks divide the experts */
     bool elastic;                 /* continue without lost ranks */
     int eval_every, eval_batches; /* steps between evaluations; batches of each. 0: none */
     int checkpoint_every;         /* steps between checkpoints; 0: only at the end */

@@ -49,6 +49,8 @@ void report_setting(const gpt_model *model, const gpt_options *options, const gp
             printf(", %g", options->tensor_rates.values[i]);
         printf("\n");
     }
+    if (options->experts_over_data)
+        printf("experts   divided over data-parallel ranks\n");
     if (options->wire)
         printf("wire      activations are sent as %s\n", tsr_dtype_name(options->wire));
     if (job->stages > 1) {

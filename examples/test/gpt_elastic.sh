@@ -13,7 +13,7 @@ trap 'rm -rf "$folder"' EXIT
 
 train() { # LOG
     timeout 300 "$tessera" launch -n 4 --respawn 2 -- "$gpt" --elastic --strategy full --layers 1 --heads 2 --width 32 --block 32 --batch 10 \
-        --steps "$steps" --eval-every 0 --characters 0 --timeout 20 --log "$1" >"$folder/out" 2>&1
+        $experts --steps "$steps" --eval-every 0 --characters 0 --timeout 20 --log "$1" >"$folder/out" 2>&1
 }
 fail() {
     echo "$1"
@@ -21,6 +21,7 @@ fail() {
     exit 1
 }
 
+experts="--experts 5 --experts-over data" # which three and four ranks divide unevenly
 train "$folder/undisturbed" || fail "the undisturbed training has failed"
 GPT_FAIL=$victim:$at:kill train "$folder/disturbed" || fail "the training has failed"
 
@@ -42,6 +43,7 @@ awk -v steps="$steps" -v at="$at" '
     }' "$folder/undisturbed" "$folder/disturbed" || fail "the log is wrong"
 grep 'going on' "$folder/out"
 
+experts=
 steps=200 # so many that the process joins before the last
 GPT_FAIL=$victim:$at:kill,$((3 - victim)):$at:join train "$folder/disturbed" || fail "the training has failed with a rank lost during the join"
 [ "$(grep -c '^{"step"' "$folder/disturbed")" = "$steps" ] || fail "there are not $steps steps"

@@ -67,7 +67,7 @@ if [ "$which" = few ]; then
     run gpt2 2 --grid 2x1 --strategy full --recompute
     run llama 2 --grid 1x2
     run gpt2 2 --pipeline 2 --batch 3 --accumulate 4
-    run moe_aux 2 --grid 2x1 --strategy full --recompute
+    run moe_aux 2 --grid 2x1 --strategy full --recompute --experts-over data
     run moe_sigmoid_bias 2 --grid 1x2
     exit
 fi
@@ -86,10 +86,12 @@ if [ "$steps" = 200 ]; then # of experts, 100 are recorded
         run $style 2 --grid 1x2
         run $style 2 --grid 2x1
         run $style 4 --grid 2x2 --strategy full --recompute
+        run $style 2 --grid 2x1 --experts-over data
+        run $style 4 --grid 2x2 --experts-over data --strategy full --recompute
     done
     steps=200
 else
-    run moe_aux 4 --grid 2x2 --strategy full
+    run moe_aux 4 --grid 2x2 --experts-over data
     run moe_sigmoid_bias 2 --pipeline 2 --batch 2 --accumulate 2
 fi
 [ "$steps" = 200 ] || exit 0

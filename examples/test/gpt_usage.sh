@@ -57,7 +57,8 @@ refuses "--style takes gpt2 or llama, not bert" --style bert
 refuses "--bias is for the style gpt2, not for llama" --style llama --bias
 refuses "experts need the style llama" --style gpt2 --experts 8
 refuses "a token cannot use 5 of 4 experts" --experts 4 --experts-used 5
-refuses "--experts-used, --balance and --bias-rate need a model with experts" --balance 0.01
+refuses "--experts-used, --experts-over, --balance and --bias-rate need a model with experts" --experts-over data
+refuses "--experts-over takes data or tensor, not stages" --experts 4 --experts-over stages
 refuses "--layers takes a number from 1 to 1000, not 0" --layers 0
 refuses "--accumulate takes a number from 1 to 4096, not 0" --accumulate 0
 refuses "--dropout takes a number from 0 to below 1" --dropout 1
