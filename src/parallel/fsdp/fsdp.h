@@ -292,8 +292,8 @@ static inline bool tsr__fsdp_is_gathered(const tsr__fsdp_param *p)
 {
     return !p->resident && !p->experts;
 }
-/* Creates a view of this rank's elements of a parameter that is not gathered, with the shape that
- * the layer uses. */
+/* memory.c: Creates a view of this rank's elements of a parameter that is not gathered, with the
+ * shape that the layer uses. */
 tsr_status tsr__fsdp_view_here(const tsr_fsdp *model, const tsr__fsdp_param *p,
                                const tsr_tensor *flat, tsr_tensor **out) TSR_NODISCARD;
 

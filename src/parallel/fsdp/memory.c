@@ -1,6 +1,8 @@
 /* The layout of an FSDP model in memory: the shards of this rank, and the slots of the units. */
 #include "parallel/fsdp/fsdp.h"
 
+#include <string.h>
+
 #include "base/checked.h"
 #include "base/struct_size.h"
 
@@ -151,6 +153,16 @@ tsr_status tsr__fsdp_make_slots(tsr_fsdp *model)
     model->memory.gathered_bytes = (uint64_t)model->slot_count * most;
     model->memory.unreduced_bytes = (uint64_t)model->slot_count * max_grad;
     return TSR_OK;
+}
+
+tsr_status tsr__fsdp_view_here(const tsr_fsdp *model, const tsr__fsdp_param *p,
+                               const tsr_tensor *flat, tsr_tensor **out)
+{
+    int64_t shape[TSR_MAX_DIMS];
+    memcpy(shape, p->shape, sizeof shape);
+    if (p->experts)
+        shape[0] = p->experts[model->rank];
+    return tsr_tensor_reshape(flat, p->seen.ndim, shape, out);
 }
 
 static void add_shard(const tsr_fsdp *model, const tsr__fsdp_param *p, uint64_t *parameters,

@@ -1,5 +1,3 @@
-#include <string.h>
-
 #include "base/struct_size.h"
 #include "parallel/fsdp/fsdp.h"
 #include "parallel/layers/layer.h"
@@ -21,16 +19,6 @@ tsr_status tsr__fsdp_check_not_in_use(const tsr_fsdp *model, const char *who)
 }
 
 /* Tensors of units in use -------------------------------------------------------------------- */
-
-tsr_status tsr__fsdp_view_here(const tsr_fsdp *model, const tsr__fsdp_param *p,
-                               const tsr_tensor *flat, tsr_tensor **out)
-{
-    int64_t shape[TSR_MAX_DIMS];
-    memcpy(shape, p->shape, sizeof shape);
-    if (p->experts)
-        shape[0] = p->experts[model->rank];
-    return tsr_tensor_reshape(flat, p->seen.ndim, shape, out);
-}
 
 static tsr_status set_tensor(tsr_fsdp *model, const tsr__fsdp_unit *u, tsr__fsdp_param *p)
 {
