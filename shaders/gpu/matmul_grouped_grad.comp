@@ -68,7 +68,6 @@ void main()
     [[unroll]] for (uint i = 0; i < TM * TN; i++)
         sums[i] = 0.0;
     for (uint at = begin; at < end; at += BK) {
-        barrier();
         for (uint i = gl_LocalInvocationIndex; i < BK; i += THREADS)
             pairs[i] = tsr_words(p.order).v[min(at + i, end - 1)];
         barrier();
