@@ -1,15 +1,20 @@
-// Narrows lines of f32; see include/matmul_narrow.glsl. If NORM is not 0, it narrows their RMS norms.
+// Narrows lines of f32; see include/matmul_narrow.glsl. If NORM is not 0, it narrows their RMS norms. If GATED is not 0, a line is
+// act(x) · up.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/matmul_narrow.glsl"
+#include "include/activation.glsl"
 #include "include/norm.glsl"
 
 // 1: x_k is the size of an element, and lines start at multiples of four elements.
 layout(constant_id = 8) const uint VECTORS = 0;
 layout(constant_id = 9) const uint NORM = 0; // the dtype of the norm's weight; 0: no norm
 
-// Elements k … k + 3 of a line of x; those beyond its end are 0.
-vec4 elements(uvec2 line, uint k)
+layout(constant_id = 10) const uint GATED = 0; // 1: with an activation and `up`
+layout(constant_id = 11) const uint ACTIVATION = TSR_ACTIVATION_NONE;
+
+// Elements k … k + 3 of a line; those beyond its end are 0.
+vec4 load_four(uvec2 line, uint k)
 {
     if (VECTORS != 0 && k + 4 <= p.k)
         return tsr_floats4(tsr_at(line, k * 4)).v[0];
@@ -17,6 +22,19 @@ vec4 elements(uvec2 line, uint k)
     [[unroll]] for (uint i = 0; i < 4; i++)
         if (k + i < p.k)
             x[i] = tsr_floats(tsr_at_mul(line, k + i, p.x_k)).v[0];
+    return x;
+}
+
+// Elements k … k + 3 of a line of x, or of act(x) · up; those beyond its end are 0.
+vec4 elements(uvec2 line, uint k)
+{
+    precise vec4 x = load_four(line, k);
+    if (GATED != 0) {
+        // without a loop: the compiler's copies of a loop's body are no longer precise
+        precise vec4 activated = vec4(tsr_activate(x.x, ACTIVATION), tsr_activate(x.y, ACTIVATION),
+                                      tsr_activate(x.z, ACTIVATION), tsr_activate(x.w, ACTIVATION));
+        x = activated * load_four(tsr_at_stride(p.up, tsr_flat_group(), p.x_line), k);
+    }
     return x;
 }
 

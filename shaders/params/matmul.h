@@ -107,6 +107,7 @@ struct tsr_matmul_narrow_push {
     TSR_UINT lines, k;
     TSR_FLOAT epsilon;  /* of the norm; not for blocks */
     TSR_ADDRESS weight; /* of the norm, at a multiple of four elements; not for blocks */
+    TSR_ADDRESS up;     /* multiplied by the activation of x, with x's strides; not for blocks */
 };
 TSR_PUSH_CHECK(tsr_matmul_narrow_push);
 

@@ -84,9 +84,16 @@ typedef struct tsr__matmul_norm {
     float epsilon;
 } tsr__matmul_norm;
 
+/* Makes a product's first operand act(a) · up, element by element. */
+typedef struct tsr__matmul_gate {
+    const tsr_tensor *up; /* the shape, strides and dtype of a */
+    tsr_activation activation;
+} tsr__matmul_gate;
+
 /* What tsr__matmul_fused computes in one dispatch, or in two if it narrows a. */
 typedef struct tsr__matmul_fusion {
-    const tsr__matmul_norm *norm;
+    const tsr__matmul_norm *norm; /* or NULL */
+    const tsr__matmul_gate *gate; /* or NULL; not together with a norm, and not if `gated` */
     bool gated;             /* as tsr__matmul_gated; otherwise y = act(norm(a) · bᵀ + bias) */
     const tsr_tensor *bias; /* or NULL */
     tsr_activation activation;
@@ -103,6 +110,10 @@ typedef struct tsr__matmul_fusion {
  * Only some products on GPUs have a kernel for this: those of up to four rows, if k is a multiple
  * of 4 and rows begin at multiples of four elements, and those whose rows are narrowed for matrix
  * units, if they are not gated. If this one has none, nothing is recorded, and *recorded is false.
+ *
+ * With a `gate` instead of a norm, the dispatch that narrows a computes act(a) · up, with the bits
+ * of tsr_activate. Only products in f32 whose rows are narrowed can do that.
+ *
  * Errors: those of tsr_matmul. */
 tsr_status tsr__matmul_fused(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
                              const tsr_tensor *b, const tsr__matmul_fusion *fusion,

@@ -65,7 +65,7 @@ static tsr_status plan_and_record(const tsr__matmul_call *call,
 
     if (p->m > 0 && p->n > 0 && p->batch_count > 0) {
         TSR__TRY(tsr__matmul_plan_narrowed(call, override, &plan));
-        if (plan.method == TSR__MATMUL_NOTHING) {
+        if (plan.method == TSR__MATMUL_NOTHING && !call->gate) {
             if (tsr__dtype_is_block(call->b->layout.dtype))
                 tsr__matmul_plan_blocks(call, &plan);
             else
@@ -212,6 +212,17 @@ static bool may_normalise(const tsr__matmul_call *call)
                            norm_fits(call->norm, call->problem));
 }
 
+static tsr_status check_gate(const tsr_stream *stream, const tsr__matmul_gate *gate,
+                             const tsr_tensor *y, const tsr_tensor *a)
+{
+    TSR__TRY(tsr__require_float("matmul", "up", stream, gate->up));
+    TSR__REQUIRE(tsr__layout_same_shape(&gate->up->layout, &a->layout) && same_layout(gate->up, a),
+                 "matmul: up is %s; a is %s with the same strides",
+                 TSR__SHAPE(gate->up->layout.ndim, gate->up->layout.shape),
+                 TSR__SHAPE(a->layout.ndim, a->layout.shape));
+    return tsr__require_disjoint("matmul", "y", y, "up", gate->up, false);
+}
+
 tsr_status tsr__matmul_fused(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a,
                              const tsr_tensor *b, const tsr__matmul_fusion *fusion, bool *recorded)
 {
@@ -239,6 +250,8 @@ tsr_status tsr__matmul_fused(tsr_stream *stream, tsr_tensor *y, const tsr_tensor
         TSR__TRY(tsr__require_disjoint("matmul", "y", y, "bias", bias, false));
     if (fusion->norm)
         TSR__TRY(tsr__require_disjoint("matmul", "y", y, "the norm", fusion->norm->weight, false));
+    if (fusion->gate)
+        TSR__TRY(check_gate(stream, fusion->gate, y, a));
     const tsr__matmul_call call = {.stream = stream,
                                    .problem = &problem,
                                    .y = y,
@@ -246,7 +259,8 @@ tsr_status tsr__matmul_fused(tsr_stream *stream, tsr_tensor *y, const tsr_tensor
                                    .b = b,
                                    .bias = bias,
                                    .gated = fusion->gated,
-                                   .norm = fusion->norm};
+                                   .norm = fusion->norm,
+                                   .gate = fusion->gate};
     if (!may_normalise(&call))
         return TSR_OK;
     return plan_and_record(&call, NULL, fusion->only_ask, recorded);

@@ -79,7 +79,9 @@ tsr_status tsr__matmul_narrow_lines(tsr_stream *stream, const tsr__narrow_lines 
 {
     const tsr_dtype dtype = l->from->layout.dtype;
     const bool blocks = tsr__dtype_is_block(dtype);
-    const bool vectors = l->k_stride == 1 && l->line_stride % 4 == 0 && l->offset % 4 == 0;
+    const tsr_tensor *up = l->gate ? l->gate->up : NULL;
+    const bool vectors = l->k_stride == 1 && l->line_stride % 4 == 0 && l->offset % 4 == 0 &&
+                         (!up || up->layout.offset % 4 == 0);
     const struct tsr_matmul_narrow_push push = {
         .x = l->from->buffer->address + tsr__dtype_bytes(dtype, (uint64_t)l->offset),
         .y = l->to->address,
@@ -89,10 +91,11 @@ tsr_status tsr__matmul_narrow_lines(tsr_stream *stream, const tsr__narrow_lines 
         .k = (uint32_t)l->k,
         .epsilon = l->norm ? l->norm->epsilon : 0,
         .weight = l->norm ? tsr__tensor_address(l->norm->weight) : 0,
+        .up = up ? tsr__tensor_address(up) : 0,
     };
     tsr__dispatch dispatch = {
         .shader = blocks ? TSR__SHADER_MATMUL_NARROW_BLOCKS : TSR__SHADER_MATMUL_NARROW,
-        .spec_count = TSR_QUANT_SPECS + (blocks ? 3 : 5),
+        .spec_count = TSR_QUANT_SPECS + (blocks ? 3 : 7),
         .push = &push,
         .push_bytes = sizeof push,
         .access_count = 2,
@@ -107,6 +110,11 @@ tsr_status tsr__matmul_narrow_lines(tsr_stream *stream, const tsr__narrow_lines 
     if (l->norm) {
         dispatch.spec[TSR_QUANT_SPECS + 4] = (uint32_t)l->norm->weight->layout.dtype;
         dispatch.access[dispatch.access_count++] = tsr__read_of(l->norm->weight);
+    }
+    if (up) {
+        dispatch.spec[TSR_QUANT_SPECS + 5] = 1;
+        dispatch.spec[TSR_QUANT_SPECS + 6] = (uint32_t)l->gate->activation;
+        dispatch.access[dispatch.access_count++] = tsr__read_of(up);
     }
     tsr__groups_for((uint64_t)l->lines, 1, dispatch.groups);
     return tsr__stream_dispatch(stream, &dispatch);
@@ -170,7 +178,8 @@ static tsr_status record(tsr_stream *stream, void *work)
                                                                .dtype = run->plan->narrowed.dtype,
                                                                .terms = a_terms,
                                                                .to = run->a.buffer,
-                                                               .norm = call->norm}));
+                                                               .norm = call->norm,
+                                                               .gate = call->gate}));
     for (int64_t first = 0; first < p->n; first += step)
         TSR__TRY(multiply_columns(stream, run, first, tsr__matmul_min(step, p->n - first)));
     return TSR_OK;

@@ -20,6 +20,7 @@ typedef struct tsr__narrow_lines {
     uint32_t terms;
     tsr__buffer *to;              /* the narrowed lines begin at its first byte */
     const tsr__matmul_norm *norm; /* an RMS norm that is applied first, or NULL; not for blocks */
+    const tsr__matmul_gate *gate; /* makes a line act(line) · up, or NULL; not for blocks */
 } tsr__narrow_lines;
 
 /* The number of elements of a narrowed line. */

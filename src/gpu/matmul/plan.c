@@ -133,7 +133,7 @@ tsr_status tsr__matmul_plan_narrowed(const tsr__matmul_call *call,
         (device.traits.not_a_chip && !config))
         return TSR_OK;
     if (call->slope || call->times || call->gated || (blocks && p->swapped) ||
-        (call->norm && (p->swapped || call->a->layout.dtype != TSR_F32)) ||
+        ((call->norm || call->gate) && (p->swapped || call->a->layout.dtype != TSR_F32)) ||
         !tsr__matmul_narrow(p, call->a->layout.dtype, call->b->layout.dtype, &narrowed, &plan) ||
         (config && !tsr__matmul_config_fits(config, &device, &narrowed)))
         return TSR_OK;

@@ -100,6 +100,12 @@ tsr_status tsr__column_forward_sloped(tsr_layer *layer, const tsr_tensor *x,
  * NULL, and nothing is recorded. */
 tsr_status tsr__column_forward_gated(tsr_layer *layer, const tsr_tensor *x,
                                      tsr_activation activation, tsr_tensor **y) TSR_NODISCARD;
+/* The forward pass of a row-parallel layer with a SHARDED input x = act(gate) · up, plus `added` if
+ * that is not NULL. gate and up have the same shape and strides. No backward pass can follow. One
+ * dispatch less computes this if the product narrows x for matrix units. */
+tsr_status tsr__row_forward_gated(tsr_layer *layer, const tsr_tensor *gate, const tsr_tensor *up,
+                                  tsr_activation activation, const tsr_tensor *added,
+                                  tsr_tensor **y) TSR_NODISCARD;
 /* The backward pass of a row-parallel layer with a SHARDED input: *dx is also multiplied by
  * `factor`, which has the shape of *dx. */
 tsr_status tsr__row_backward_times(tsr_layer *layer, const tsr_layer_saved *saved,
@@ -154,6 +160,8 @@ tsr_status tsr__weight_floats(const tsr__linear *linear, tsr__temps *temps,
 /* A product on each rank, and the sum of these products over the ranks. */
 typedef struct tsr__reduced_product {
     const tsr_tensor *x2, *weight; /* [m,k], [n,k] */
+    const tsr_tensor *up2;         /* NULL, or [m,k] with x2's strides: x = act(x2) · up2 */
+    tsr_activation activation;     /* if up2 is not NULL */
     const tsr_tensor *bias;        /* NULL, or [n], or the shard of [n] that belongs to y */
     const tsr_tensor *added;       /* NULL, or a tensor with y's shape, which is added to y */
     tsr_tensor *y;                 /* contiguous; the last dimension is the features */

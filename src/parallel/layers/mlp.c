@@ -72,18 +72,26 @@ static tsr_status apply_activation(const mlp *m, tsr__temps *temps, tsr_tensor *
 
 /* Passes ------------------------------------------------------------------------------------- */
 
-/* Computes the input of the row-parallel layer by a product that applies the norm, and another
- * dispatch that activates and multiplies. If no kernel can do that, *product is NULL. */
+/* Computes *y from `hidden`, gate and up in one tensor. */
+static tsr_status forward_down(const mlp *m, tsr__temps *temps, const tsr_tensor *hidden,
+                               const tsr_tensor *added, tsr_tensor **y)
+{
+    tsr_tensor *gate, *up;
+    TSR__TRY(split_gate_up(temps, hidden, &gate, &up));
+    return tsr__row_forward_gated(m->base.child[DOWN], gate, up, m->activation, added, y);
+}
+
+/* Computes *y by a product that applies the norm, and one that activates and multiplies gate and
+ * up. If no kernel can apply the norm, *y is unchanged. */
 static tsr_status forward_normed_gated(const mlp *m, tsr__temps *temps, const tsr_layer *norm,
-                                       const tsr_tensor *x, tsr_tensor **product)
+                                       const tsr_tensor *x, const tsr_tensor *added, tsr_tensor **y)
 {
     tsr_tensor *hidden = NULL;
-    *product = NULL;
     TSR__TRY(tsr__column_forward_normed(m->base.child[UP], norm, x, false, TSR_ACT_NONE, &hidden));
     if (!hidden)
         return TSR_OK;
     TSR__TRY(tsr__temp_keep(temps, hidden));
-    return apply_activation(m, temps, hidden, false, product);
+    return forward_down(m, temps, hidden, added, y);
 }
 
 /* A forward pass without a backward pass. One product also applies the norm, if this is not NULL,
@@ -97,14 +105,10 @@ static tsr_status forward_fused(const mlp *m, const tsr_layer *norm, const tsr_t
         return TSR_OK;
     if (norm && m->gated) {
         tsr__temps temps = {.stream = m->base.stream};
-        tsr_tensor *product;
         TSR__TRY(
             tsr__column_forward_normed(m->base.child[UP], norm, x, true, m->activation, &hidden));
         if (!hidden) {
-            tsr_status status = forward_normed_gated(m, &temps, norm, x, &product);
-            if (status == TSR_OK && product)
-                status =
-                    tsr__layer_forward_added(m->base.child[DOWN], product, NULL, added, NULL, y);
+            const tsr_status status = forward_normed_gated(m, &temps, norm, x, added, y);
             tsr__temps_finish(&temps);
             return status;
         }
@@ -152,6 +156,11 @@ static tsr_status mlp_forward_with(const mlp *m, tsr__temps *temps, const tsr_te
                                    const tsr_tensor *added, tsr_layer_saved *saved, tsr_tensor **y)
 {
     tsr_tensor *hidden = NULL, *product;
+    if (m->gated && !m->activate && !saved) {
+        TSR__TRY(tsr_layer_forward(m->base.child[UP], x, NULL, &hidden));
+        TSR__TRY(tsr__temp_keep(temps, hidden));
+        return forward_down(m, temps, hidden, added, y);
+    }
     TSR__TRY(forward_hidden(m, temps, x, saved, &hidden, &product));
     TSR__TRY(tsr__layer_forward_added(m->base.child[DOWN], product, NULL, added,
                                       saved ? &saved->child[DOWN] : NULL, y));

@@ -9,6 +9,7 @@
 #include "parallel/layers/adapter.h"
 
 #include "base/alloc.h"
+#include "gpu/internal.h"
 
 /* Limits of chunks whose number the caller did not choose. With smaller chunks, messages would cost
  * more time than the overlap saves. More chunks would save little additional time. */
@@ -56,10 +57,34 @@ static int64_t rows_of(const tsr_tensor *x2)
     return tsr_tensor_layout(x2)->shape[0];
 }
 
+/* Computes act(gate) · up in a tensor of its own. */
+static tsr_status apply_gate(const reduced_run *run, const tsr_tensor *x2, const tsr_tensor *up2,
+                             const tsr_tensor **out)
+{
+    const tsr_layout *layout = tsr_tensor_layout(x2);
+    tsr_tensor *product;
+    TSR__TRY(tsr__temp_new(run->temps, layout->dtype, 2, layout->shape, &product));
+    *out = product;
+    return tsr_activate(run->row->linear.base.stream, product, x2, up2, run->product->activation);
+}
+
+/* Computes y2 = x2 · weightᵀ + bias, where x2 is an activation times up2 if up2 is not NULL. */
 static tsr_status multiply(const reduced_run *run, tsr_tensor *y2, const tsr_tensor *x2,
-                           const tsr_tensor *weight, const tsr_tensor *bias)
+                           const tsr_tensor *up2, const tsr_tensor *weight, const tsr_tensor *bias)
 {
     const tsr_group *group = run->row->linear.base.group;
+    const tsr__matmul_gate gate = {.up = up2, .activation = run->product->activation};
+    bool recorded = false;
+    if (up2)
+        TSR__TRY(tsr__matmul_fused(
+            run->row->linear.base.stream, y2, x2, weight,
+            &(tsr__matmul_fusion){
+                .gate = &gate, .bias = bias, .precision = tsr__group_precision(group, weight)},
+            &recorded));
+    if (recorded)
+        return TSR_OK;
+    if (up2)
+        TSR__TRY(apply_gate(run, x2, up2, &x2));
     return tsr_matmul(run->row->linear.base.stream, y2, x2, weight,
                       tsr_matmul_params(.transpose_b = true, .bias = bias,
                                         .allow_int8 = tsr__group_allows_int8(group),
@@ -70,14 +95,17 @@ static tsr_status multiply(const reduced_run *run, tsr_tensor *y2, const tsr_ten
 static tsr_status compute_chunk(reduced_run *run, overlap_chunk *chunk)
 {
     const tsr__reduced_product *product = run->product;
-    tsr_tensor *x2 = NULL, *weight = NULL, *sum2;
+    const int64_t first = run->by_rows ? chunk->first : 0,
+                  rows = run->by_rows ? chunk->count : rows_of(product->x2);
+    tsr_tensor *x2 = NULL, *up2 = NULL, *weight = NULL, *sum2;
     TSR__TRY(tsr__temp_flatten(run->temps, chunk->sum, &sum2));
-    TSR__TRY(tsr__temp_slice(run->temps, product->x2, 0, run->by_rows ? chunk->first : 0,
-                             run->by_rows ? chunk->count : rows_of(product->x2), &x2));
+    TSR__TRY(tsr__temp_slice(run->temps, product->x2, 0, first, rows, &x2));
+    if (product->up2)
+        TSR__TRY(tsr__temp_slice(run->temps, product->up2, 0, first, rows, &up2));
     TSR__TRY(tsr__temp_slice(
         run->temps, product->weight, 0, run->by_rows ? 0 : chunk->first,
         run->by_rows ? tsr_tensor_layout(product->weight)->shape[0] : chunk->count, &weight));
-    TSR__TRY(multiply(run, sum2, x2, weight, NULL));
+    TSR__TRY(multiply(run, sum2, x2, up2, weight, NULL));
     return tsr__adapter_terms_add(&run->row->linear, run->temps, &run->adapters,
                                   run->by_rows ? chunk->first : 0, run->by_rows ? 0 : chunk->first,
                                   tsr_tensor_layout(sum2)->shape[1], sum2);
@@ -188,7 +216,7 @@ static tsr_status multiply_one_rank(reduced_run *run)
         bias = added2;
         added = NULL;
     }
-    TSR__TRY(multiply(run, y2, product->x2, product->weight, bias));
+    TSR__TRY(multiply(run, y2, product->x2, product->up2, product->weight, bias));
     TSR__TRY(tsr__adapter_terms_add(&run->row->linear, run->temps, &run->adapters, 0, 0,
                                     run->row->linear.output_size, y2));
     return add_to_y(run, added);
@@ -208,6 +236,13 @@ static tsr_status multiply_ranks(reduced_run *all)
     run.count = features_divided
                     ? 1
                     : count_chunks(run.row, m, n, size_bytes, product->dim < 0, &run.by_rows);
+    /* Chunks of columns have the same rows, which are then activated once for all of them. */
+    tsr__reduced_product activated = *product;
+    if (product->up2 && run.count > 1 && !run.by_rows) {
+        TSR__TRY(apply_gate(&run, product->x2, product->up2, &activated.x2));
+        activated.up2 = NULL;
+        run.product = &activated;
+    }
     tsr_status status = run_chunks(&run);
     for (int i = 0; i < run.count; i++)
         tsr_request_cancel(&run.chunk[i].request);
@@ -218,6 +253,12 @@ tsr_status tsr__product_reduced(const tsr__row_linear *row, tsr__temps *temps,
                                 const tsr__reduced_product *product)
 {
     reduced_run run = {.row = row, .temps = temps, .product = product};
+    tsr__reduced_product activated = *product;
+    if (product->up2 && tsr__layer_is_adapted(&row->linear.base)) { /* adapters read x, too */
+        TSR__TRY(apply_gate(&run, product->x2, product->up2, &activated.x2));
+        activated.up2 = NULL;
+        run.product = product = &activated;
+    }
     tsr_status status = tsr__adapter_terms_find(&row->linear, temps, product->x2, &run.adapters);
     if (status == TSR_OK)
         status = row->linear.base.size == 1 ? multiply_one_rank(&run) : multiply_ranks(&run);

@@ -96,10 +96,22 @@ static tsr_status divide_output(const tsr__row_linear *row, const tsr_tensor *x,
 
 /* Forward ------------------------------------------------------------------------------------ */
 
+/* What a forward pass computes: x, or act(x) · up if `up` is not NULL, times the weight, plus
+ * `added` if that is not NULL. */
+typedef struct row_operands {
+    const tsr_tensor *x, *up;
+    tsr_activation activation;
+    const tsr_tensor *added;
+} row_operands;
+
 /* Computes y from x2, this rank's features. */
-static tsr_status multiply_reduced(tsr__row_linear *row, tsr__temps *temps, const tsr_tensor *x,
-                                   const tsr_tensor *x2, const tsr_tensor *added, tsr_tensor **out)
+static tsr_status multiply_reduced(tsr__row_linear *row, tsr__temps *temps, const row_operands *in,
+                                   const tsr_tensor *x2, tsr_tensor **out)
 {
+    const tsr_tensor *x = in->x;
+    tsr_tensor *up2 = NULL;
+    if (in->up)
+        TSR__TRY(local_features(row, temps, in->up, &up2));
     const tsr_layer *layer = &row->linear.base;
     tsr_layout whole = *tsr_tensor_layout(x);
     whole.shape[whole.ndim - 1] = row->linear.output_size;
@@ -114,9 +126,11 @@ static tsr_status multiply_reduced(tsr__row_linear *row, tsr__temps *temps, cons
         TSR__TRY(tsr__temp_slice(temps, bias, 0, row->output_division.first, shards.length, &bias));
     const tsr__reduced_product product = {
         .x2 = x2,
+        .up2 = up2,
+        .activation = in->activation,
         .weight = layer->parameter[0]->seen.tensor,
         .bias = bias,
-        .added = added,
+        .added = in->added,
         .y = *out,
         .whole = &whole,
         .dim = shards.dim,
@@ -125,9 +139,10 @@ static tsr_status multiply_reduced(tsr__row_linear *row, tsr__temps *temps, cons
     return tsr__product_reduced(row, temps, &product);
 }
 
-static tsr_status row_forward_with(tsr__row_linear *row, tsr__temps *temps, const tsr_tensor *x,
-                                   const tsr_tensor *added, tsr_layer_saved *saved, tsr_tensor **y)
+static tsr_status row_forward_with(tsr__row_linear *row, tsr__temps *temps, const row_operands *in,
+                                   tsr_layer_saved *saved, tsr_tensor **y)
 {
+    const tsr_tensor *x = in->x;
     output_shards shards;
     TSR__TRY(row_check_input(row, x));
     /* Check that y can be divided before x is gathered. */
@@ -141,7 +156,7 @@ static tsr_status row_forward_with(tsr__row_linear *row, tsr__temps *temps, cons
             TSR__TRY(tsr__keep(full_x, &saved->gathered_x));
     }
     TSR__TRY(local_features(row, temps, full_x, &x2));
-    TSR__TRY(multiply_reduced(row, temps, x, x2, added, &sum));
+    TSR__TRY(multiply_reduced(row, temps, in, x2, &sum));
     *y = tsr__temp_take(temps, sum);
     return TSR_OK;
 }
@@ -151,7 +166,20 @@ tsr_status tsr__row_forward_added(tsr_layer *layer, const tsr_tensor *x, const t
 {
     (void)cached;
     tsr__temps temps = {.stream = layer->stream};
-    tsr_status status = row_forward_with((tsr__row_linear *)layer, &temps, x, added, saved, y);
+    const row_operands in = {.x = x, .added = added};
+    tsr_status status = row_forward_with((tsr__row_linear *)layer, &temps, &in, saved, y);
+    tsr__temps_finish(&temps);
+    return status;
+}
+
+tsr_status tsr__row_forward_gated(tsr_layer *layer, const tsr_tensor *gate, const tsr_tensor *up,
+                                  tsr_activation activation, const tsr_tensor *added,
+                                  tsr_tensor **y)
+{
+    tsr__temps temps = {.stream = layer->stream};
+    const row_operands in = {.x = gate, .up = up, .activation = activation, .added = added};
+    TSR__TRY(tsr__layer_check_forward(layer));
+    tsr_status status = row_forward_with((tsr__row_linear *)layer, &temps, &in, NULL, y);
     tsr__temps_finish(&temps);
     return status;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu/device/device.h"
 #include "gpu/matmul/choose_kernel.h"
 #include "gpu/matmul/kernels/kernels.h"
 #include "gpu/matmul/matmul_case.h"
@@ -416,6 +417,69 @@ START_TEST(lines_of_norms)
 }
 END_TEST
 
+/* Lines of act(gate) · up, two halves of a tensor, have the bits of narrowed results of
+ * tsr_activate, which on CPU drivers uses other kernels. With an odd size, up is not aligned to
+ * vectors. */
+START_TEST(lines_of_gates)
+{
+    static const int64_t sizes[] = {64, 513, 1100};
+    const tsr__device_class device_class = gpu->traits.device_class;
+    gpu_random random = {25};
+
+    for (int n = 0; n < 3; n++)
+        for (int i = 0; i < 3; i++) {
+            const int64_t k = sizes[n];
+            const uint32_t terms = i == 2 ? 1 : 2;
+            const uint64_t count = LINES * (uint64_t)tsr__matmul_line_elements(k, terms);
+            const tsr_activation activation = (tsr_activation)(TSR_ACT_SILU - i);
+            tsr_tensor *both = gpu_new(TSR_F32, 2, (int64_t[]){LINES, 2 * k}), *gate, *up,
+                       *activated = gpu_new(TSR_F32, 2, (int64_t[]){LINES, k}), *lines[2];
+            double *x = malloc(LINES * 2 * (size_t)k * sizeof *x);
+            uint16_t *got[2];
+            ck_assert_ptr_nonnull(x);
+            for (int64_t j = 0; j < LINES * 2 * k; j++)
+                x[j] =
+                    gpu_rounded(ldexp(gpu_random_unit(&random), (int)(j / (2 * k)) - 9), TSR_F32);
+            gpu_put(both, x);
+            GPU_OK(tsr_tensor_slice(both, 1, 0, k, 1, &gate));
+            GPU_OK(tsr_tensor_slice(both, 1, k, 2 * k, 1, &up));
+            tsr__device_treat_as(gpu, TSR__CLASS_GPU);
+            GPU_OK(tsr_activate(queue, activated, gate, up, activation));
+            tsr__device_treat_as(gpu, device_class);
+            for (int gated = 0; gated < 2; gated++) {
+                lines[gated] = gpu_new(TSR_F16, 1, (int64_t[]){(int64_t)count});
+                got[gated] = malloc(count * sizeof **got);
+                ck_assert_ptr_nonnull(got[gated]);
+                gpu_poison(lines[gated]);
+                GPU_OK(tsr__matmul_narrow_lines(
+                    queue, &(tsr__narrow_lines){.from = gated ? gate : activated,
+                                                .line_stride = gated ? 2 * k : k,
+                                                .k_stride = 1,
+                                                .lines = LINES,
+                                                .k = k,
+                                                .dtype = TSR_F16,
+                                                .terms = terms,
+                                                .to = lines[gated]->buffer,
+                                                .gate = gated ? &(tsr__matmul_gate){up, activation}
+                                                              : NULL}));
+                GPU_OK(tsr_tensor_download(queue, lines[gated], got[gated], count * 2));
+            }
+            for (uint64_t j = 0; j < count; j++) {
+                /* what follows the scale is not written */
+                if ((int64_t)(j % (count / LINES)) < (int64_t)(count / LINES) - 6)
+                    ck_assert_msg(got[0][j] == got[1][j], "element %d of %lld: %x, not %x", (int)j,
+                                  (long long)k, got[1][j], got[0][j]);
+            }
+            tsr_tensor *all[] = {lines[0], lines[1], activated, up, gate, both};
+            for (int j = 0; j < 6; j++)
+                tsr_tensor_destroy(&all[j]);
+            free(got[0]);
+            free(got[1]);
+            free(x);
+        }
+}
+END_TEST
+
 /* Blocks whose scales are from the smallest to the largest f16. */
 static uint8_t *blocks_of(gpu_random *random, const tsr_quant_format *format, int64_t lines,
                           int64_t k, float *values, uint64_t *bytes)
@@ -492,6 +556,7 @@ TESTS(narrowed_lines)
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     tcase_add_test(tests, lines_of_f32);
     tcase_add_test(tests, lines_of_norms);
+    tcase_add_test(tests, lines_of_gates);
     tcase_add_loop_test(tests, lines_of_blocks, 0, FORMATS);
 }
 

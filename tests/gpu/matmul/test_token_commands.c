@@ -69,7 +69,7 @@ static void generate(tsr_dtype dtype, int prompt_count, float logits[CONTEXT][VO
     GPU_OK(tsr_model_open(file, tsr_model_params(.group = group), &model));
     tsr_model_file_close(&file);
     GPU_OK(tsr_generator_create(tsr_generator_params(.model = model, .context = CONTEXT,
-                                                     .prefill = PIECE,
+                                                     .cache_dtype = TSR_F32, .prefill = PIECE,
                                                      .logits = logits ? keep : NULL, .user = logits,
                                                      .logits_positions = logits ? CONTEXT : 0),
                                 &generator));
@@ -268,6 +268,7 @@ static void check_prompt(tsr_dtype dtype)
     check_units(&profile, head + attention);
     ck_assert_uint_eq(count_of(&profile, "matmul_coopmat"), 4 * LAYERS);
     ck_assert_uint_eq(count_of(&profile, "norm"), 0);
+    ck_assert_uint_eq(count_of(&profile, "activate"), 0);
 }
 
 START_TEST(prompts_of_f16_take_matrix_units)

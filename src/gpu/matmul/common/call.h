@@ -24,6 +24,7 @@ struct tsr__matmul_call {
     /* NULL, or the norm of tsr__matmul_fused, whose weight has k contiguous elements that start at
      * a multiple of the size of four */
     const tsr__matmul_norm *norm;
+    const tsr__matmul_gate *gate;    /* NULL, or that of tsr__matmul_fused */
     const tsr_matmul_params *params; /* the caller's; only for b in blocks */
 };
 
