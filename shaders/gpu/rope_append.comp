@@ -1,5 +1,5 @@
-// Rotary position embedding of a step's queries and keys. Queries are rotated in place; rotated keys, and values, are stored in the pages
-// of a cache. An invocation computes four neighbouring pairs of a row.
+// Rotary position embedding of a step's queries and keys. Queries are rotated in place or stored in a tensor of their own; rotated keys,
+// and values, are stored in the pages of a cache. An invocation computes four neighbouring pairs of a row.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 
@@ -12,6 +12,7 @@ layout(constant_id = 2) const uint X_DTYPE = TSR_DT_F32;
 // 1: any four neighbouring components are aligned to their size, in x and in the cache
 layout(constant_id = 3) const uint VECTORS = 1u;
 layout(constant_id = 4) const uint ADJACENT = 0u; // 1: the components of a pair are neighbours
+layout(constant_id = 5) const uint Q_DTYPE = 0u; // of p.q; 0: queries are rotated in place
 
 layout(push_constant, std430) uniform Push {
     tsr_rope_append_push p;
@@ -90,6 +91,12 @@ void main()
         sine *= p.scale;
         u = before * cosine - w * sine;
         w = before * sine + w * cosine;
+    }
+    if (is_query && Q_DTYPE != 0u) {
+        uint size = Q_DTYPE == TSR_DT_F32 ? 4u : 2u;
+        uvec2 to = tsr_at_mul(p.q, (entry * p.heads + head) * p.tokens + token, 2u * p.pairs * size);
+        store_pairs(to, size, Q_DTYPE, first, count, u, w);
+        return;
     }
     if (is_query) {
         store_pairs(x, p.x_strides[3], X_DTYPE, first, count, u, w);

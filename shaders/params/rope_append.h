@@ -13,6 +13,7 @@ struct tsr_rope_append_push {
      * lengths [batch], the number of tokens to store */
     TSR_ADDRESS step;
     TSR_ADDRESS table; /* as in params/rope.h */
+    TSR_ADDRESS q;     /* [batch, heads, tokens, head_dim], contiguous; unless Q_DTYPE is 0 */
     TSR_UINT items;    /* invocations: batch · (heads + 2 · kv_heads) · tokens · groups */
     TSR_UINT batch, heads, kv_heads, tokens, pairs, groups, page_tokens, pages_per_sequence;
     TSR_UINT x_strides[4];

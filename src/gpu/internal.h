@@ -187,12 +187,20 @@ void tsr__kv_cache_release(tsr_kv_cache *cache, int32_t page);
 tsr_status tsr__kv_cache_adopt(tsr_kv_cache *cache, int sequence, int64_t count,
                                const int32_t *pages) TSR_NODISCARD;
 
-/* Rotates the step's queries in place, and stores its rotated keys and its values for one layer.
- * This takes one dispatch if all are neighbouring heads of one tensor. The shapes are those of
- * tsr_kv_cache_append and tsr_kv_cache_attention. k may be rotated in place, too. */
+/* Rotates the step's queries, and stores its rotated keys and its values for one layer. This takes
+ * one dispatch if all are neighbouring heads of one tensor. The shapes are those of
+ * tsr_kv_cache_append and tsr_kv_cache_attention. Queries are rotated in place if own_q is NULL;
+ * otherwise own_q, a contiguous tensor of q's shape and any dtype of floats, gets them. q and k may
+ * be rotated in place, too. */
 tsr_status tsr__kv_cache_append_rotated(tsr_kv_cache *cache, int layer, const tsr_rope *rope,
-                                        tsr_tensor *q, tsr_tensor *k,
-                                        const tsr_tensor *v) TSR_NODISCARD;
+                                        tsr_tensor *q, tsr_tensor *k, const tsr_tensor *v,
+                                        tsr_tensor *own_q) TSR_NODISCARD;
+
+/* Returns the dtype that y of tsr__kv_cache_append_and_attend may have instead of q's: the cache's
+ * if matrix units compute the attention of narrowed queries, as described there. Otherwise returns
+ * q's. v is the step's, of q's dtype. */
+tsr_dtype tsr__kv_cache_result_dtype(const tsr_kv_cache *cache, int layer, const tsr_tensor *q,
+                                     const tsr_attention_params *params);
 
 /* Rotates the step's queries and keys, stores keys and values for one layer, and then computes
  * tsr_kv_cache_attention. `rope` may be NULL: nothing is rotated. q and k may be rotated in place
@@ -205,10 +213,11 @@ tsr_status tsr__kv_cache_append_rotated(tsr_kv_cache *cache, int layer, const ts
  * reader. Otherwise, and on CPU drivers, tsr__kv_cache_append_rotated or tsr_kv_cache_append and
  * tsr_attention do it.
  *
- * If q and y are f32, the cache has 16 bits, and the device has matrix units that can compute the
+ * If q is f32, the cache has 16 bits, and the device has matrix units that can compute the
  * attention of so many tokens, q is first rounded to the cache's dtype. Probabilities and results
  * are rounded to it, too: each rounding has a relative error of at most 2^-11 with f16, 2^-8 with
- * bf16. A query beyond the range of f16 becomes infinite. */
+ * bf16. A query beyond the range of f16 becomes infinite. y is then f32 or has the cache's dtype
+ * (tsr__kv_cache_result_dtype); the latter takes a dispatch less. */
 tsr_status tsr__kv_cache_append_and_attend(tsr_kv_cache *cache, int layer, const tsr_rope *rope,
                                            tsr_tensor *y, tsr_tensor *q, tsr_tensor *k,
                                            const tsr_tensor *v,

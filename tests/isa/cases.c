@@ -303,7 +303,7 @@ static void cache_steps(tsr_kv_cache *pages, const tsr_rope *angles)
     ck_assert_ok(tsr_kv_cache_append(pages, 0, make(TSR_F32, 1, 8, 16, 128, -1),
                                      make(TSR_F32, 1, 8, 16, 128, -1)));
     split_heads(16, part);
-    ck_assert_ok(tsr__kv_cache_append_rotated(pages, 0, angles, part[0], part[1], part[2]));
+    ck_assert_ok(tsr__kv_cache_append_rotated(pages, 0, angles, part[0], part[1], part[2], NULL));
     ck_assert_ok(tsr_kv_cache_begin(pages, 1, &sequence, &(int64_t){4000}, NULL));
     ck_assert_ok(tsr_kv_cache_begin(pages, 1, &sequence, &(int64_t){1}, NULL));
     split_heads(1, part);

@@ -290,7 +290,7 @@ static tsr_status append_rotated(const tsr__case *c, tsr_kv_cache *cache, const 
     TSR__TRY(tsr_fill(c->stream, tsr__kv_cache_memory(cache), 0));
     TSR__TRY(tsr_kv_cache_add(cache, -1, &sequence));
     TSR__TRY(tsr_kv_cache_begin(cache, 1, &sequence, &(int64_t){TOKENS}, NULL));
-    TSR__TRY(tsr__kv_cache_append_rotated(cache, 0, rope, &qkv[0], &qkv[1], &qkv[2]));
+    TSR__TRY(tsr__kv_cache_append_rotated(cache, 0, rope, &qkv[0], &qkv[1], &qkv[2], NULL));
     TSR__TRY(tsr_copy(c->stream, c->tensor[1], tsr__kv_cache_memory(cache)));
     return tsr_copy(c->stream, c->tensor[2], &qkv[0]);
 }

@@ -131,13 +131,16 @@ static bool in_vectors(const tsr_tensor *x, const tsr_tensor *cached)
 }
 
 static tsr__dispatch rotated_dispatch(const tsr_kv_cache *cache, const tsr_rope *rope,
-                                      const tsr_tensor *q, const tsr_tensor *cached)
+                                      const tsr_tensor *q, const tsr_tensor *cached,
+                                      const tsr_tensor *own_q)
 {
     return (tsr__dispatch){
         .shader = TSR__SHADER_ROPE_APPEND,
-        .spec_count = 5,
+        .spec_count = 6,
         .spec = {WORKGROUP, (uint32_t)cache->memory->layout.dtype, (uint32_t)q->layout.dtype,
-                 in_vectors(q, cached), tsr__rope_params_of(rope)->pairing == TSR_ROPE_ADJACENT},
+                 in_vectors(q, cached) && (!own_q || tsr__tensor_address(own_q) % 16 == 0),
+                 tsr__rope_params_of(rope)->pairing == TSR_ROPE_ADJACENT,
+                 own_q ? (uint32_t)own_q->layout.dtype : 0},
     };
 }
 
@@ -155,7 +158,7 @@ static bool rotated_suits(const tsr_kv_cache *cache, int layer, const tsr_rope *
                           const tsr_tensor *q, const tsr_tensor *k, const tsr_tensor *v)
 {
     tsr_device *device = tsr_stream_device(cache->params.stream);
-    const tsr__dispatch dispatch = rotated_dispatch(cache, rope, q, cache->memory);
+    const tsr__dispatch dispatch = rotated_dispatch(cache, rope, q, cache->memory, NULL);
     return follows(q, k) && follows(k, v) &&
            tsr__rope_params_of(rope)->rotary_dim == cache->layers[layer].head_dim &&
            (!device->traits.few_invocations ||
@@ -165,7 +168,7 @@ static bool rotated_suits(const tsr_kv_cache *cache, int layer, const tsr_rope *
 }
 
 static tsr_status run_rotated(tsr_kv_cache *cache, int layer, const tsr_rope *rope, tsr_tensor *q,
-                              const tsr_tensor *k, const tsr_tensor *v)
+                              const tsr_tensor *k, const tsr_tensor *v, tsr_tensor *own_q)
 {
     const int64_t kv_heads = cache->layers[layer].kv_heads,
                   pairs = cache->layers[layer].head_dim / 2;
@@ -177,6 +180,7 @@ static tsr_status run_rotated(tsr_kv_cache *cache, int layer, const tsr_rope *ro
         .cache = tsr__tensor_address(&cached),
         .step = tsr__tensor_address(cache->step.all),
         .table = tsr__tensor_address(tsr__rope_table(rope)),
+        .q = own_q ? tsr__tensor_address(own_q) : 0,
         .items = (uint32_t)items,
         .batch = (uint32_t)cache->step.count,
         .heads = (uint32_t)q->layout.shape[1],
@@ -192,10 +196,13 @@ static tsr_status run_rotated(tsr_kv_cache *cache, int layer, const tsr_rope *ro
     };
     for (int d = 0; d < 4; d++)
         push.x_strides[d] = (uint32_t)tsr__stride_bytes(q, d);
-    tsr__dispatch dispatch = rotated_dispatch(cache, rope, q, &cached);
-    const tsr__access access[] = {
-        tsr__write_of(q), tsr__write_of(&cached),        tsr__read_of(k),
-        tsr__read_of(v),  tsr__read_of(cache->step.all), tsr__read_of(tsr__rope_table(rope))};
+    tsr__dispatch dispatch = rotated_dispatch(cache, rope, q, &cached, own_q);
+    const tsr__access access[] = {own_q ? tsr__read_of(q) : tsr__write_of(q),
+                                  tsr__write_of(&cached),
+                                  tsr__read_of(k),
+                                  tsr__read_of(v),
+                                  tsr__read_of(cache->step.all),
+                                  tsr__read_of(tsr__rope_table(rope))};
     /* q, k and v are read; q, and in the cache k and v, are written */
     dispatch.read_bytes = (double)(items * 8 * tsr_dtype_size(q->layout.dtype));
     dispatch.written_bytes = dispatch.read_bytes;
@@ -203,6 +210,8 @@ static tsr_status run_rotated(tsr_kv_cache *cache, int layer, const tsr_rope *ro
     dispatch.push_bytes = sizeof push;
     dispatch.access_count = sizeof access / sizeof *access;
     memcpy(dispatch.access, access, sizeof access);
+    if (own_q)
+        dispatch.access[dispatch.access_count++] = tsr__write_of(own_q);
     tsr__groups_for(items, WORKGROUP, dispatch.groups);
     return tsr__stream_dispatch(cache->params.stream, &dispatch);
 }
@@ -227,7 +236,8 @@ static tsr_status rotate(const tsr_kv_cache *cache, const tsr_rope *rope, tsr_te
 }
 
 tsr_status tsr__kv_cache_append_rotated(tsr_kv_cache *cache, int layer, const tsr_rope *rope,
-                                        tsr_tensor *q, tsr_tensor *k, const tsr_tensor *v)
+                                        tsr_tensor *q, tsr_tensor *k, const tsr_tensor *v,
+                                        tsr_tensor *own_q)
 {
     const char *op = "kv_cache_append";
     TSR__TRY(tsr__kv_cache_check_step(op, cache, layer));
@@ -236,7 +246,8 @@ tsr_status tsr__kv_cache_append_rotated(tsr_kv_cache *cache, int layer, const ts
     TSR__TRY(tsr__kv_cache_check_rows(cache, layer, "v", v, cache->layers[layer].kv_heads));
     if (q->layout.shape[1] > 0 && cache->layers[layer].kv_heads > 0 && cache->step.tokens > 0 &&
         rotated_suits(cache, layer, rope, q, k, v))
-        return run_rotated(cache, layer, rope, q, k, v);
+        return run_rotated(cache, layer, rope, q, k, v, own_q);
     TSR__TRY(rotate(cache, rope, q, k));
-    return tsr_kv_cache_append(cache, layer, k, v);
+    TSR__TRY(tsr_kv_cache_append(cache, layer, k, v));
+    return own_q ? tsr_copy(cache->params.stream, own_q, q) : TSR_OK;
 }

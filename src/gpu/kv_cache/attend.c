@@ -60,16 +60,15 @@ tsr_dtype tsr__kv_cache_usual_dtype(const tsr_device *device)
 
 /* True if matrix units can compute the attention of f32 queries after these have been rounded to
  * the cache's dtype. */
-static bool narrows(const tsr_kv_cache *cache, const cached *step, const tsr_tensor *q,
-                    const tsr_tensor *y)
+static bool narrows(const tsr_kv_cache *cache, const cached *step, const tsr_tensor *q)
 {
     const tsr_dtype dtype = step->k.layout.dtype;
     const int64_t *shape = q->layout.shape;
-    tsr_tensor narrow_q = *q, narrow_y = *y;
-    if (dtype == TSR_F32 || q->layout.dtype != TSR_F32 || y->layout.dtype != TSR_F32 ||
-        tsr_layout_count(&q->layout) == 0)
+    tsr_tensor narrow_q = *q, narrow_y = *q;
+    if (dtype == TSR_F32 || q->layout.dtype != TSR_F32 || tsr_layout_count(&q->layout) == 0)
         return false;
     narrow_q.layout.dtype = narrow_y.layout.dtype = dtype;
+    narrow_y.layout.shape[3] = step->v.layout.shape[3];
     const tsr__attention call = {.stream = cache->params.stream,
                                  .y = &narrow_y,
                                  .q = &narrow_q,
@@ -85,23 +84,52 @@ static bool narrows(const tsr_kv_cache *cache, const cached *step, const tsr_ten
         &(tsr__attention_pass){.call = &call, .kind = TSR_ATTENTION_FORWARD, .out = &narrow_y});
 }
 
-/* Computes attention by tensors of the cache's dtype. */
-static tsr_status attend_narrow(const tsr_kv_cache *cache, const cached *step, const tsr_tensor *q,
-                                tsr_tensor *y)
+tsr_dtype tsr__kv_cache_result_dtype(const tsr_kv_cache *cache, int layer, const tsr_tensor *q,
+                                     const tsr_attention_params *params)
+{
+    cached step;
+    return prepare(cache, layer, q, params, &step) == TSR_OK && narrows(cache, &step, q)
+               ? step.k.layout.dtype
+               : q->layout.dtype;
+}
+
+/* Stores the step's keys and values, rotated if `rope` is not NULL, and then rotated queries in
+ * own_q if that is not NULL. */
+static tsr_status append(tsr_kv_cache *cache, int layer, const tsr_rope *rope, tsr_tensor *q,
+                         tsr_tensor *k, const tsr_tensor *v, tsr_tensor *own_q)
+{
+    if (rope)
+        return tsr__kv_cache_append_rotated(cache, layer, rope, q, k, v, own_q);
+    TSR__TRY(tsr_kv_cache_append(cache, layer, k, v));
+    return own_q ? tsr_copy(cache->params.stream, own_q, q) : TSR_OK;
+}
+
+/* What an operation on the step reads and writes. */
+typedef struct operands {
+    const tsr_rope *rope; /* or NULL */
+    tsr_tensor *y, *q, *k;
+    const tsr_tensor *v;
+} operands;
+
+/* Stores keys and values, and computes attention by tensors of the cache's dtype. */
+static tsr_status attend_narrow(tsr_kv_cache *cache, int layer, const cached *step,
+                                const operands *o)
 {
     tsr_stream *stream = cache->params.stream;
     tsr_device *device = tsr_stream_device(stream);
     const tsr_dtype dtype = step->k.layout.dtype;
+    const bool widens = o->y->layout.dtype != dtype;
     tsr_tensor *narrow_q = NULL, *narrow_y = NULL;
-    tsr_status status = tsr_tensor_create(device, dtype, 4, q->layout.shape, &narrow_q);
+    tsr_status status = tsr_tensor_create(device, dtype, 4, o->q->layout.shape, &narrow_q);
+    if (status == TSR_OK && widens)
+        status = tsr_tensor_create(device, dtype, 4, o->y->layout.shape, &narrow_y);
     if (status == TSR_OK)
-        status = tsr_tensor_create(device, dtype, 4, y->layout.shape, &narrow_y);
+        status = append(cache, layer, o->rope, o->q, o->k, o->v, narrow_q);
     if (status == TSR_OK)
-        status = tsr_copy(stream, narrow_q, q);
-    if (status == TSR_OK)
-        status = tsr_attention(stream, narrow_y, NULL, narrow_q, &step->k, &step->v, &step->params);
-    if (status == TSR_OK)
-        status = tsr_copy(stream, y, narrow_y);
+        status = tsr_attention(stream, widens ? narrow_y : o->y, NULL, narrow_q, &step->k, &step->v,
+                               &step->params);
+    if (status == TSR_OK && widens)
+        status = tsr_copy(stream, o->y, narrow_y);
     tsr_tensor_destroy(&narrow_q);
     tsr_tensor_destroy(&narrow_y);
     return status;
@@ -127,13 +155,15 @@ tsr_status tsr__kv_cache_append_and_attend(tsr_kv_cache *cache, int layer, const
         .rope = rope,
         .params = step.params,
     };
-    bool done;
-    TSR__TRY(tsr__attention_forward(&call, &done));
+    const bool narrow = narrows(cache, &step, q);
+    bool done = false;
+    /* The checks of a narrow y are those of attend_narrow. */
+    if (!narrow || y->layout.dtype == q->layout.dtype)
+        TSR__TRY(tsr__attention_forward(&call, &done));
     if (done)
         return TSR_OK;
-    TSR__TRY(rope ? tsr__kv_cache_append_rotated(cache, layer, rope, q, k, v)
-                  : tsr_kv_cache_append(cache, layer, k, v));
-    if (narrows(cache, &step, q, y))
-        return attend_narrow(cache, &step, q, y);
+    if (narrow)
+        return attend_narrow(cache, layer, &step, &(operands){rope, y, q, k, v});
+    TSR__TRY(append(cache, layer, rope, q, k, v, NULL));
     return tsr_attention(cache->params.stream, y, NULL, q, &step.k, &step.v, &step.params);
 }

@@ -106,6 +106,10 @@ tsr_status tsr__column_forward_gated(tsr_layer *layer, const tsr_tensor *x,
 tsr_status tsr__row_forward_gated(tsr_layer *layer, const tsr_tensor *gate, const tsr_tensor *up,
                                   tsr_activation activation, const tsr_tensor *added,
                                   tsr_tensor **y) TSR_NODISCARD;
+/* The forward pass of a row-parallel layer with a SHARDED input x, in which y has another dtype
+ * than x. No backward pass can follow. */
+tsr_status tsr__row_forward_as(tsr_layer *layer, const tsr_tensor *x, tsr_dtype dtype,
+                               const tsr_tensor *added, tsr_tensor **y) TSR_NODISCARD;
 /* The backward pass of a row-parallel layer with a SHARDED input: *dx is also multiplied by
  * `factor`, which has the shape of *dx. */
 tsr_status tsr__row_backward_times(tsr_layer *layer, const tsr_layer_saved *saved,

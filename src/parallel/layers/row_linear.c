@@ -102,6 +102,7 @@ typedef struct row_operands {
     const tsr_tensor *x, *up;
     tsr_activation activation;
     const tsr_tensor *added;
+    tsr_dtype dtype; /* of y; 0: that of x */
 } row_operands;
 
 /* Computes y from x2, this rank's features. */
@@ -115,6 +116,8 @@ static tsr_status multiply_reduced(tsr__row_linear *row, tsr__temps *temps, cons
     const tsr_layer *layer = &row->linear.base;
     tsr_layout whole = *tsr_tensor_layout(x);
     whole.shape[whole.ndim - 1] = row->linear.output_size;
+    if (in->dtype)
+        whole.dtype = in->dtype;
     output_shards shards;
     TSR__TRY(divide_output(row, x, &shards));
     tsr_layout y = whole;
@@ -172,16 +175,28 @@ tsr_status tsr__row_forward_added(tsr_layer *layer, const tsr_tensor *x, const t
     return status;
 }
 
+/* A forward pass that no backward pass follows. */
+static tsr_status row_infer(tsr_layer *layer, const row_operands *in, tsr_tensor **y)
+{
+    tsr__temps temps = {.stream = layer->stream};
+    TSR__TRY(tsr__layer_check_forward(layer));
+    tsr_status status = row_forward_with((tsr__row_linear *)layer, &temps, in, NULL, y);
+    tsr__temps_finish(&temps);
+    return status;
+}
+
 tsr_status tsr__row_forward_gated(tsr_layer *layer, const tsr_tensor *gate, const tsr_tensor *up,
                                   tsr_activation activation, const tsr_tensor *added,
                                   tsr_tensor **y)
 {
-    tsr__temps temps = {.stream = layer->stream};
-    const row_operands in = {.x = gate, .up = up, .activation = activation, .added = added};
-    TSR__TRY(tsr__layer_check_forward(layer));
-    tsr_status status = row_forward_with((tsr__row_linear *)layer, &temps, &in, NULL, y);
-    tsr__temps_finish(&temps);
-    return status;
+    return row_infer(
+        layer, &(row_operands){.x = gate, .up = up, .activation = activation, .added = added}, y);
+}
+
+tsr_status tsr__row_forward_as(tsr_layer *layer, const tsr_tensor *x, tsr_dtype dtype,
+                               const tsr_tensor *added, tsr_tensor **y)
+{
+    return row_infer(layer, &(row_operands){.x = x, .dtype = dtype, .added = added}, y);
 }
 
 tsr_status tsr__row_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,

@@ -10,6 +10,7 @@
 #include "parallel/internal.h"
 #include "parallel/layers/linear.h"
 #include "parallel/layers/norm_layer.h"
+#include "tensor/dtype.h"
 
 /* Gets the tensor of positions 0 … tokens − 1. Makes a->positions longer if necessary. */
 static tsr_status need_positions(tsr__attention *a, tsr__temps *temps, int64_t tokens,
@@ -162,6 +163,19 @@ static tsr_status project(const tsr__attention *a, tsr_layer *norm, const tsr_te
     return status;
 }
 
+/* Returns the dtype in which the heads' results are written: a cache's, if matrix units compute
+ * attention and can read them as they are for the output product; otherwise qkv's. */
+static tsr_dtype heads_dtype(const tsr__attention *a, const tsr__cached *cached,
+                             const tsr__qkv_heads *in, const tsr_attention_params *params)
+{
+    const tsr_layer *output = a->base.child[TSR__ATTENTION_OUTPUT];
+    const tsr_dtype own = tsr_tensor_layout(in->q)->dtype,
+                    weight = tsr_tensor_layout(output->parameter[0]->seen.tensor)->dtype,
+                    result =
+                        tsr__kv_cache_result_dtype(cached->cache, cached->layer, in->q, params);
+    return weight == result || (tsr__dtype_is_block(weight) && result == TSR_F16) ? result : own;
+}
+
 static tsr_status attention_forward_cached_with(tsr__attention *a, tsr__temps *temps,
                                                 const tsr_tensor *x, const tsr__cached *cached,
                                                 const tsr_tensor *added, tsr_tensor **y)
@@ -170,19 +184,24 @@ static tsr_status attention_forward_cached_with(tsr__attention *a, tsr__temps *t
     const tsr_tensor *step = tsr__kv_cache_positions(cached->cache);
     tsr_tensor *qkv = NULL, *heads, *normalised, *inverse_rms, *view;
     tsr__qkv_heads in = {0};
+    tsr_attention_params params;
     TSR__TRY(check_input(a, x));
     TSR__TRY(check_step(a, x, step));
+    TSR__TRY(tsr__layer_check_forward(layer->child[TSR__ATTENTION_OUTPUT]));
     TSR__TRY(project(a, cached->norm, x, &qkv));
     TSR__TRY(tsr__temp_keep(temps, qkv));
     TSR__TRY(tsr__attention_normalise(a, temps, qkv, false, &in, &normalised, &inverse_rms));
-    TSR__TRY(tsr__temp_like(temps, qkv, tsr_tensor_layout(qkv)->dtype, -1,
-                            a->heads.count * a->heads.head_dim, &heads));
+    const tsr_dtype dtype = tsr_tensor_layout(qkv)->dtype;
+    params = params_of(a, NULL);
+    const tsr_dtype narrow = a->heads.count > 0 ? heads_dtype(a, cached, &in, &params) : dtype;
+    TSR__TRY(tsr__temp_like(temps, qkv, narrow, -1, a->heads.count * a->heads.head_dim, &heads));
     if (a->heads.count > 0) {
-        const tsr_attention_params params = params_of(a, NULL);
         TSR__TRY(tsr__by_heads(a, temps, heads, &view));
         TSR__TRY(tsr__kv_cache_append_and_attend(cached->cache, cached->layer, a->rope, view, in.q,
                                                  in.k, in.v, &params));
     }
+    if (narrow != dtype)
+        return tsr__row_forward_as(layer->child[TSR__ATTENTION_OUTPUT], heads, dtype, added, y);
     return tsr__layer_forward_added(layer->child[TSR__ATTENTION_OUTPUT], heads, NULL, added, NULL,
                                     y);
 }

@@ -265,6 +265,7 @@ typedef struct rotation {
     tsr_dtype dtype, cache_dtype;
     int64_t padding; /* elements between the rows of x */
     bool apart;      /* the values are in a tensor of their own */
+    bool own_q;      /* rotated queries are stored in a tensor of the cache's dtype */
     int64_t before[BATCH], tokens[BATCH];
 } rotation;
 
@@ -315,7 +316,7 @@ static void check_rotation(const rotation *r, const tsr_kv_cache *cache, const i
                 if (kv < KV_HEADS)
                     rotate_row(r, want, position);
                 if (kv < 0) {
-                    check_row(r, r->dtype, "a query",
+                    check_row(r, r->own_q ? r->cache_dtype : r->dtype, "a query",
                               queries + ((i * ROTATED_HEADS + h) * most + t) * dim, want);
                     continue;
                 }
@@ -357,7 +358,7 @@ static void run_rotation(const rotation *r, gpu_random *random)
     double *in = doubles(total), *queries = doubles(BATCH * ROTATED_HEADS * most * dim);
     for (int64_t i = 0; i < total; i++)
         in[i] = gpu_rounded(gpu_random_unit(random), r->dtype);
-    tsr_tensor *padded, *all, *view, *q, *k, *v, *copy = NULL;
+    tsr_tensor *padded, *all, *view, *q, *k, *v, *copy = NULL, *own_q = NULL;
     padded = gpu_new(r->dtype, 4, (int64_t[]){BATCH, most, all_heads, dim + r->padding});
     GPU_OK(tsr_tensor_slice(padded, 3, 0, dim, 1, &all));
     gpu_put(all, in);
@@ -369,11 +370,15 @@ static void run_rotation(const rotation *r, gpu_random *random)
         copy = gpu_new(r->dtype, 4, tsr_tensor_layout(v)->shape);
         GPU_OK(tsr_copy(queue, copy, v));
     }
-    GPU_OK(tsr__kv_cache_append_rotated(cache, 1, rope, q, k, copy ? copy : v));
-    gpu_get(q, queries);
+    if (r->own_q) {
+        own_q = gpu_new(r->cache_dtype, 4, tsr_tensor_layout(q)->shape);
+        gpu_poison(own_q);
+    }
+    GPU_OK(tsr__kv_cache_append_rotated(cache, 1, rope, q, k, copy ? copy : v, own_q));
+    gpu_get(own_q ? own_q : q, queries);
     check_rotation(r, cache, sequences, most, in, queries);
-    tsr_tensor *tensors[] = {q, k, v, view, all, padded, copy};
-    for (int i = 0; i < 7; i++)
+    tsr_tensor *tensors[] = {q, k, v, view, all, padded, copy, own_q};
+    for (int i = 0; i < 8; i++)
         tsr_tensor_destroy(&tensors[i]);
     tsr_rope_destroy(&rope);
     tsr_kv_cache_destroy(&cache);
@@ -396,6 +401,7 @@ START_TEST(rotates_and_appends)
             .cache_dtype = floats[(n / 3) % 3],
             .padding = n % 4 == 3 ? 1 + n % 3 : 0,
             .apart = n % 11 == 10,
+            .own_q = n / 9 % 2 == 1,
         };
         for (int i = 0; i < BATCH; i++) {
             r.before[i] = gpu_random_between(&random, 0, 9);
@@ -430,8 +436,9 @@ typedef struct joint {
     tsr_dtype dtype, cache_dtype;
     int64_t window;
     int64_t before[BATCH], tokens[BATCH];
-    int commands; /* dispatches */
-    double error; /* of y, if queries are rounded to the cache's dtype */
+    int commands;  /* dispatches */
+    bool narrow_y; /* y has the cache's dtype, if the operation is one */
+    double error;  /* of y, if queries are rounded to the cache's dtype */
 } joint;
 
 /* Makes a cache in which each sequence has `before` tokens, which have the given keys and values,
@@ -527,7 +534,8 @@ static void run_joint(const joint *j, gpu_random *random)
             tsr_attention_params(.causal = true, .window = j->window);
         tsr_kv_cache *cache = joint_cache(j, rows);
         tsr_rope *rope = NULL;
-        tsr_tensor *got = gpu_new(j->dtype, 4, (int64_t[]){BATCH, j->heads, most, j->dim});
+        tsr_tensor *got = gpu_new(j->narrow_y && way == 0 ? j->cache_dtype : j->dtype, 4,
+                                  (int64_t[]){BATCH, j->heads, most, j->dim});
         if (j->rope.rotary_dim)
             GPU_OK(tsr_rope_create(queue, &j->rope, &rope));
         all = gpu_new(j->dtype, 4, shape); /* may be rotated in place */
@@ -536,13 +544,17 @@ static void run_joint(const joint *j, gpu_random *random)
         for (int i = 0; i < 3; i++)
             GPU_OK(tsr_tensor_slice(view, 1, first[i], first[i + 1], 1, &part[i]));
         if (way == 0) {
+            if (j->error > 0)
+                ck_assert_int_eq(tsr__kv_cache_result_dtype(cache, 0, part[0], params),
+                                 j->cache_dtype);
             GPU_OK(tsr__stream_profile_begin(queue));
             GPU_OK(tsr__kv_cache_append_and_attend(cache, 0, rope, got, part[0], part[1], part[2],
                                                    params));
             GPU_OK(tsr__stream_profile_end(queue, &profile));
         } else {
-            GPU_OK(rope ? tsr__kv_cache_append_rotated(cache, 0, rope, part[0], part[1], part[2])
-                        : tsr_kv_cache_append(cache, 0, part[1], part[2]));
+            GPU_OK(
+                rope ? tsr__kv_cache_append_rotated(cache, 0, rope, part[0], part[1], part[2], NULL)
+                     : tsr_kv_cache_append(cache, 0, part[1], part[2]));
             GPU_OK(tsr_kv_cache_attention(cache, 0, got, NULL, part[0], params));
         }
         y[way] = doubles(count);
@@ -568,7 +580,7 @@ static void run_joint(const joint *j, gpu_random *random)
 
 static const joint joints[] = {
     /* a token of each sequence; the last one has no tokens yet */
-    {{.rotary_dim = 32}, 8, 1, 32, TSR_F32, TSR_F32, 0, {37, 16, 0}, {1, 1, 1}, 1, 0},
+    {{.rotary_dim = 32}, 8, 1, 32, TSR_F32, TSR_F32, 0, {37, 16, 0}, {1, 1, 1}, 1, false, 0},
     /* several ranges of keys, which the last workgroup merges; pages that begin with new keys */
     {{.rotary_dim = 16, .pairing = TSR_ROPE_ADJACENT, .theta = 100},
      4,
@@ -580,15 +592,16 @@ static const joint joints[] = {
      {299, 128, 127},
      {1, 1, 1},
      1,
+     false,
      0},
     /* different numbers of tokens, over the end of a range; two blocks of queries; a window */
-    {{.rotary_dim = 24}, 12, 3, 24, TSR_F16, TSR_BF16, 40, {126, 0, 130}, {4, 3, 0}, 1, 0},
-    {{0}, 2, 2, 8, TSR_BF16, TSR_F32, 0, {5, 12, 20}, {1, 2, 2}, 1, 0},
+    {{.rotary_dim = 24}, 12, 3, 24, TSR_F16, TSR_BF16, 40, {126, 0, 130}, {4, 3, 0}, 1, false, 0},
+    {{0}, 2, 2, 8, TSR_BF16, TSR_F32, 0, {5, 12, 20}, {1, 2, 2}, 1, false, 0},
     /* only a part of a row is rotated, which takes a command for queries and keys, one for the
      * cache, and one for attention */
-    {{.rotary_dim = 8}, 4, 2, 16, TSR_F32, TSR_F32, 0, {5, 6, 7}, {1, 1, 1}, 3, 0},
+    {{.rotary_dim = 8}, 4, 2, 16, TSR_F32, TSR_F32, 0, {5, 6, 7}, {1, 1, 1}, 3, false, 0},
     /* more tokens than the kernel takes */
-    {{.rotary_dim = 16}, 2, 2, 16, TSR_F32, TSR_F32, 0, {5, 6, 7}, {5, 1, 2}, 2, 0},
+    {{.rotary_dim = 16}, 2, 2, 16, TSR_F32, TSR_F32, 0, {5, 6, 7}, {5, 1, 2}, 2, false, 0},
 };
 
 START_TEST(attends_in_one_dispatch)
@@ -616,8 +629,11 @@ START_TEST(narrows_prompts)
                .commands = 2};
     gpu_random random = {80};
     if (tsr__kv_cache_usual_dtype(gpu) == TSR_F16 && gpu->subgroup_votes) {
-        j.commands = 4;
+        j.commands = 3;
         j.error = 1.0 / 512;
+        run_joint(&j, &random);
+        j.narrow_y = true;
+        j.commands = 2;
     }
     run_joint(&j, &random);
 }
