@@ -177,8 +177,6 @@ tsr_tensor *tsr__kv_cache_positions(const tsr_kv_cache *cache);
 
 /* Returns the page in which tokens index · page_tokens … of a sequence are. */
 int32_t tsr__kv_cache_page(const tsr_kv_cache *cache, int sequence, int64_t index);
-/* Returns how many sequences and holders use a page. */
-int32_t tsr__kv_cache_page_users(const tsr_kv_cache *cache, int32_t page);
 void tsr__kv_cache_hold(tsr_kv_cache *cache, int32_t page);
 void tsr__kv_cache_release(tsr_kv_cache *cache, int32_t page);
 /* Appends pages[count], which are held and full, to a sequence, whose own last page must be full,

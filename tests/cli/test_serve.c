@@ -483,17 +483,6 @@ START_TEST(benchmarks_measure_servers)
 END_TEST
 #endif
 
-/* A client that has sent only a part of its request does not stop the others. */
-START_TEST(slow_clients_disturb_nobody)
-{
-    const int slow = server_dial(&shared);
-    server_put(slow, "POST /v1/completions HTTP/1.1\r\nContent-Le", 42);
-    json_t *json = server_post(&shared, 200, "/v1/completions", "{" PROMPT ", \"max_tokens\": 4}");
-    json_decref(json);
-    close(slow);
-}
-END_TEST
-
 START_TEST(health_and_models_are_told)
 {
     reply r = server_call(&shared, "GET", "/health", "");
@@ -799,7 +788,6 @@ TESTS(serve)
 #if TEST_HAVE_BENCH
     tcase_add_test(tests, benchmarks_measure_servers);
 #endif
-    tcase_add_test(tests, slow_clients_disturb_nobody);
     tcase_add_test(tests, health_and_models_are_told);
     tcase_add_test(tests, keys_are_needed);
     tcase_add_test(tests, a_signal_lets_texts_end);

@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,6 +26,9 @@
 #define TLS_BYTES (1 << 20)
 /* The most bytes of a request's headers. */
 #define HEADER_BYTES 32768
+
+/* Files that the process may need beside one for each connection. */
+#define OTHER_FILES 1024
 
 typedef struct exchange exchange;
 
@@ -616,8 +620,21 @@ static int listen_on(serve_server *server, const struct addrinfo *address, char 
     return CLI_DONE;
 }
 
+/* Allows this process as many files as the connections need, beside those of the device and of
+ * other ranks. If the system refuses, fewer clients can connect at the same time. */
+static void raise_file_limit(void)
+{
+    struct rlimit files;
+    const rlim_t wanted = (rlim_t)serve_chosen.connections + OTHER_FILES;
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0 || files.rlim_cur >= wanted)
+        return;
+    files.rlim_cur = files.rlim_max < wanted ? files.rlim_max : wanted;
+    (void)setrlimit(RLIMIT_NOFILE, &files);
+}
+
 int serve_http_start(serve_server *server)
 {
+    raise_file_limit();
     serve_page(&server->page, server->policy, sizeof server->policy);
     const struct addrinfo wanted = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
     struct addrinfo *found = NULL;

@@ -8,11 +8,6 @@ int32_t tsr__kv_cache_page(const tsr_kv_cache *cache, int sequence, int64_t inde
     return tsr__pages_find(&cache->table, sequence)->pages[index];
 }
 
-int32_t tsr__kv_cache_page_users(const tsr_kv_cache *cache, int32_t page)
-{
-    return cache->table.references[page];
-}
-
 void tsr__kv_cache_hold(tsr_kv_cache *cache, int32_t page)
 {
     tsr__pages_hold(&cache->table, page);

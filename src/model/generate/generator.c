@@ -402,7 +402,7 @@ tsr_status tsr_generator_remove(tsr_generator *g, int number)
     tsr__flight_discard(g);
     TSR__TRY(tsr_kv_cache_remove(g->cache, g->sequences[number].cache));
     if (g->prefix)
-        tsr__prefix_touch(g->prefix, g->sequences[number].block);
+        tsr__prefix_leave(g->prefix, g->sequences[number].block);
     finish_sequence(&g->sequences[number]);
     return TSR_OK;
 }

@@ -11,9 +11,9 @@ typedef struct block {
     bool used;
     uint64_t hash; /* of its tokens, and of the block before it */
     int before;    /* TSR__PREFIX_NONE: it begins a prompt */
-    int followers; /* blocks that follow it */
     int next;      /* in its bucket or, if it is not used, in the list of free blocks */
-    uint64_t last_use;
+    int sequences; /* that use its pages. If there are none, it is in the list of idle blocks: */
+    int older, newer;
 } block;
 
 struct tsr__prefix {
@@ -25,8 +25,10 @@ struct tsr__prefix {
     int32_t *pages;  /* [capacity, pages_each] */
     int *buckets;    /* [bucket_count]: the first block, or TSR__PREFIX_NONE */
     uint64_t bucket_count;
-    int free;       /* the first free block */
-    uint64_t clock; /* counts uses */
+    int free; /* the first free block */
+    /* The idle blocks, by the time at which the last sequence left them. A sequence leaves a block
+     * before the one that this follows, so no block follows the oldest one. */
+    int oldest, newest, idle_count;
 };
 
 void tsr__prefix_destroy(tsr__prefix **prefix)
@@ -50,7 +52,8 @@ static void forget_all(tsr__prefix *p)
         p->blocks[i] = (block){.before = TSR__PREFIX_NONE,
                                .next = i + 1 < p->capacity ? i + 1 : TSR__PREFIX_NONE};
     p->free = p->capacity > 0 ? 0 : TSR__PREFIX_NONE;
-    p->count = 0;
+    p->oldest = p->newest = TSR__PREFIX_NONE;
+    p->count = p->idle_count = 0;
 }
 
 tsr_status tsr__prefix_create(tsr_kv_cache *cache, int64_t block_tokens, int64_t page_tokens,
@@ -129,11 +132,38 @@ int tsr__prefix_find(const tsr__prefix *p, int before, const int32_t *tokens)
     return b;
 }
 
+/* Idle blocks ---------------------------------------------------------------------------------- */
+
+static void add_idle(tsr__prefix *p, int b)
+{
+    p->blocks[b].older = p->newest;
+    p->blocks[b].newer = TSR__PREFIX_NONE;
+    *(p->newest != TSR__PREFIX_NONE ? &p->blocks[p->newest].newer : &p->oldest) = b;
+    p->newest = b;
+    p->idle_count++;
+}
+
+static void remove_idle(tsr__prefix *p, int b)
+{
+    const block *one = &p->blocks[b];
+    *(one->older != TSR__PREFIX_NONE ? &p->blocks[one->older].newer : &p->oldest) = one->newer;
+    *(one->newer != TSR__PREFIX_NONE ? &p->blocks[one->newer].older : &p->newest) = one->older;
+    p->idle_count--;
+}
+
 tsr_status tsr__prefix_use(tsr__prefix *p, int b, int sequence)
 {
     TSR__TRY(tsr__kv_cache_adopt(p->cache, sequence, p->pages_each, pages_of(p, b)));
-    p->blocks[b].last_use = ++p->clock;
+    if (p->blocks[b].sequences++ == 0)
+        remove_idle(p, b);
     return TSR_OK;
+}
+
+void tsr__prefix_leave(tsr__prefix *p, int b)
+{
+    for (; b != TSR__PREFIX_NONE; b = p->blocks[b].before)
+        if (--p->blocks[b].sequences == 0)
+            add_idle(p, b);
 }
 
 int tsr__prefix_add(tsr__prefix *p, int before, const int32_t *tokens, int sequence)
@@ -145,8 +175,8 @@ int tsr__prefix_add(tsr__prefix *p, int before, const int32_t *tokens, int seque
     const uint64_t hash = hash_of(p, before, tokens);
     int *bucket = bucket_of(p, hash);
     p->free = p->blocks[b].next;
-    p->blocks[b] = (block){
-        .used = true, .hash = hash, .before = before, .next = *bucket, .last_use = ++p->clock};
+    p->blocks[b] =
+        (block){.used = true, .hash = hash, .before = before, .next = *bucket, .sequences = 1};
     *bucket = b;
     memcpy(tokens_of(p, b), tokens, (size_t)p->tokens_each * sizeof *tokens);
     const int64_t end = tsr_kv_cache_length(p->cache, sequence) / (p->tokens_each / p->pages_each);
@@ -154,31 +184,13 @@ int tsr__prefix_add(tsr__prefix *p, int before, const int32_t *tokens, int seque
         pages_of(p, b)[i] = tsr__kv_cache_page(p->cache, sequence, end - p->pages_each + i);
         tsr__kv_cache_hold(p->cache, pages_of(p, b)[i]);
     }
-    if (before != TSR__PREFIX_NONE)
-        p->blocks[before].followers++;
     p->count++;
     return b;
 }
 
-void tsr__prefix_touch(tsr__prefix *p, int b)
-{
-    for (p->clock++; b != TSR__PREFIX_NONE; b = p->blocks[b].before)
-        p->blocks[b].last_use = p->clock;
-}
-
-/* True if no sequence uses the block's pages. Sequences use all pages of a block, or none. */
-static bool is_idle(const tsr__prefix *p, int b)
-{
-    return p->blocks[b].used && tsr__kv_cache_page_users(p->cache, pages_of(p, b)[0]) == 1;
-}
-
 bool tsr__prefix_evict(tsr__prefix *p)
 {
-    int oldest = TSR__PREFIX_NONE;
-    for (int b = 0; b < p->capacity; b++)
-        if (p->blocks[b].followers == 0 && is_idle(p, b) &&
-            (oldest == TSR__PREFIX_NONE || p->blocks[b].last_use < p->blocks[oldest].last_use))
-            oldest = b;
+    const int oldest = p->oldest;
     if (oldest == TSR__PREFIX_NONE)
         return false;
     block *gone = &p->blocks[oldest];
@@ -186,8 +198,7 @@ bool tsr__prefix_evict(tsr__prefix *p)
     while (*link != oldest)
         link = &p->blocks[*link].next;
     *link = gone->next;
-    if (gone->before != TSR__PREFIX_NONE)
-        p->blocks[gone->before].followers--;
+    remove_idle(p, oldest);
     release_pages(p, oldest);
     *gone = (block){.before = TSR__PREFIX_NONE, .next = p->free};
     p->free = oldest;
@@ -197,12 +208,7 @@ bool tsr__prefix_evict(tsr__prefix *p)
 
 int64_t tsr__prefix_evictable_pages(const tsr__prefix *p)
 {
-    int64_t pages = 0;
-    /* A sequence that uses a block also uses all blocks before it, so all idle blocks can be
-     * evicted, the last ones of each chain first. */
-    for (int b = 0; b < p->capacity; b++)
-        pages += is_idle(p, b) ? p->pages_each : 0;
-    return pages;
+    return p->idle_count * p->pages_each;
 }
 
 int64_t tsr__prefix_pages(const tsr__prefix *p)

@@ -24,23 +24,24 @@ tsr_status tsr__prefix_create(tsr_kv_cache *cache, int64_t block_tokens, int64_t
                               int64_t pages, tsr__prefix **out) TSR_NODISCARD;
 /* Sets *prefix to NULL. Does not release pages: the cache may have been destroyed. */
 void tsr__prefix_destroy(tsr__prefix **prefix);
-/* Forgets all blocks and releases their pages. */
+/* Forgets all blocks and releases their pages. No sequence uses a block any more. */
 void tsr__prefix_clear(tsr__prefix *prefix);
 
 /* Returns the block with these tokens [block_tokens] that follows the block `before`, or
  * TSR__PREFIX_NONE. */
 int tsr__prefix_find(const tsr__prefix *prefix, int before, const int32_t *tokens);
-/* Gives a sequence of the cache the tokens of a block. They must follow those it has. */
+/* Gives a sequence of the cache the tokens of a block. They must follow those it has. The sequence
+ * uses the block, as it uses those before, until tsr__prefix_leave. */
 tsr_status tsr__prefix_use(tsr__prefix *prefix, int block, int sequence) TSR_NODISCARD;
-/* Keeps the last block_tokens tokens of a sequence of the cache, which follow the block `before`.
- * Returns the new block, or TSR__PREFIX_NONE if there is such a block already. The block and those
- * before it stay at least as long as a sequence uses their pages. */
+/* Keeps the last block_tokens tokens of a sequence of the cache, which follow the block `before`,
+ * the last one that the sequence uses. Returns the new block, which the sequence uses, too, or
+ * TSR__PREFIX_NONE if there is such a block already. */
 int tsr__prefix_add(tsr__prefix *prefix, int before, const int32_t *tokens, int sequence);
-/* Marks a block and all before it as used now. */
-void tsr__prefix_touch(tsr__prefix *prefix, int block);
+/* Ends a sequence's use of its last block, and of all before it; TSR__PREFIX_NONE: it uses none. */
+void tsr__prefix_leave(tsr__prefix *prefix, int block);
 
-/* Forgets the block that has not been used for the longest time, among those that no sequence uses
- * and no block follows. Returns false if there is none. */
+/* Forgets the block that no sequence has used for the longest time, of which no other one is a
+ * continuation. Returns false if sequences use all blocks. */
 bool tsr__prefix_evict(tsr__prefix *prefix);
 /* Returns the number of pages that evicting all such blocks would free. */
 int64_t tsr__prefix_evictable_pages(const tsr__prefix *prefix);

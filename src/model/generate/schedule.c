@@ -44,6 +44,8 @@ static void take_pages(tsr_generator *g, tsr__sequence *s)
     if (s->length == s->prompt)
         s->cached = 0;
     s->seen = s->whole = 0;
+    if (g->prefix)
+        tsr__prefix_leave(g->prefix, s->block);
     s->block = TSR__PREFIX_NONE;
     s->in_prompt = true;
 }

@@ -514,6 +514,19 @@ static tsr_status step(tsr_generator *g, int running, const int *all, int prompt
     return TSR_OK;
 }
 
+/* After a pass that may not have written all of its keys and values. What sequences go on with does
+ * not continue a kept prefix. */
+static void forget_prefixes(tsr_generator *g)
+{
+    if (!g->prefix)
+        return;
+    tsr__prefix_clear(g->prefix);
+    for (int i = 0; i < g->count; i++) {
+        g->sequences[i].block = TSR__PREFIX_NONE;
+        g->sequences[i].whole = -1;
+    }
+}
+
 tsr_status tsr_generator_step(tsr_generator *g, int *count)
 {
     TSR__REQUIRE(g && count, "generator: %s is NULL", g ? "count" : "generator");
@@ -530,8 +543,7 @@ tsr_status tsr_generator_step(tsr_generator *g, int *count)
     }
     const tsr_status status = step(g, running, all, prompts, first, steps, next);
     if (status != TSR_OK) {
-        if (g->prefix) /* a pass may not have written all of its keys and values */
-            tsr__prefix_clear(g->prefix);
+        forget_prefixes(g);
         return status;
     }
     *count = g->generated_count;
