@@ -339,7 +339,7 @@ static void generators(void)
     RESULT_BEGIN(tsr_lora_info, adapter);
     OK(tsr_lora_get_info(lora, &adapter.value));
     RESULT_END(tsr_lora_info, adapter);
-    printf("adapter of %llu parameters\n", (unsigned long long)adapter.value.parameters);
+    printf("adapter of rank %d\n", adapter.value.rank);
     tsr_lora_destroy(&lora);
 
     tsr_generator_params create = TSR_INIT(tsr_generator_params);

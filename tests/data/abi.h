@@ -697,6 +697,7 @@ typedef enum tsr_text_channel {
     TSR_TEXT_COMMENTARY = 2
 } tsr_text_channel;
 TSR_API tsr_text_channel tsr_text_stream_channel(const tsr_text_stream *stream);
+TSR_API const char *tsr_text_stream_recipient(const tsr_text_stream *stream);
 typedef enum tsr_chat_format {
     TSR_CHAT_MODEL = 0,
     TSR_CHAT_CHATML = 1,
@@ -733,19 +734,29 @@ typedef enum tsr_chat_role {
     TSR_CHAT_ASSISTANT = 2,
     TSR_CHAT_TOOLS = 3,
     TSR_CHAT_CALLS = 4,
-    TSR_CHAT_RESULT = 5
+    TSR_CHAT_RESULT = 5,
+    TSR_CHAT_REASONING = 6,
+    TSR_CHAT_PREAMBLE = 7
 } tsr_chat_role;
 typedef struct tsr_chat_message {
     size_t struct_size;
     tsr_chat_role role;
     const void *text;
     size_t size_bytes;
+    const char *tool;
 } tsr_chat_message;
 typedef enum tsr_chat_after {
     TSR_CHAT_AFTER_NOTHING = 0,
     TSR_CHAT_AFTER_END = 1,
     TSR_CHAT_AFTER_CUT = 2
 } tsr_chat_after;
+typedef enum tsr_chat_reasoning {
+    TSR_CHAT_REASONING_DEFAULT = 0,
+    TSR_CHAT_REASONING_NONE = 1,
+    TSR_CHAT_REASONING_LOW = 2,
+    TSR_CHAT_REASONING_MEDIUM = 3,
+    TSR_CHAT_REASONING_HIGH = 4
+} tsr_chat_reasoning;
 typedef struct tsr_chat_params {
     size_t struct_size;
     tsr_chat_format format;
@@ -754,6 +765,7 @@ typedef struct tsr_chat_params {
     tsr_chat_after after;
    _Bool 
         begin_reply;
+    tsr_chat_reasoning reasoning;
 } tsr_chat_params;
 TSR_API tsr_status tsr_chat_encode(const tsr_tokenizer *tokenizer,
                                                  const tsr_chat_params *params, int32_t **ids,
@@ -1214,6 +1226,8 @@ typedef struct tsr_moe_params {
         reduce_f32;
    _Bool 
         deferred;
+   _Bool 
+        experts_over_data;
 } tsr_moe_params;
 TSR_API tsr_status tsr_moe_create(const tsr_moe_params *params, tsr_layer **out);
 typedef struct tsr_moe_choice {
@@ -1537,11 +1551,14 @@ typedef struct tsr_model_params {
     void (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
     void *user;
     tsr_expert_division expert_division;
+   _Bool 
+        recompute;
 } tsr_model_params;
 TSR_API tsr_status tsr_model_open(const tsr_model_file *file,
                                                 const tsr_model_params *params, tsr_model **out);
 TSR_API void tsr_model_close(tsr_model **model);
 TSR_API const tsr_model_config *tsr_model_get_config(const tsr_model *model);
+TSR_API struct tsr_stack *tsr_model_stack(const tsr_model *model);
 typedef struct tsr_model_stats {
     size_t struct_size;
     uint64_t parameters;
@@ -1691,10 +1708,12 @@ typedef struct tsr_grammar_params {
     const char *text;
     size_t size_bytes;
     tsr_grammar_kind kind;
+    const char *root;
 } tsr_grammar_params;
 TSR_API tsr_status tsr_grammar_create(const tsr_grammar_params *params,
                                                     tsr_grammar **out);
 TSR_API void tsr_grammar_destroy(tsr_grammar **grammar);
+TSR_API uint64_t tsr_grammar_bytes(const tsr_grammar *grammar);
 typedef struct tsr_grammar_state tsr_grammar_state;
 TSR_API tsr_status tsr_grammar_state_create(tsr_grammar *grammar,
                                                           const tsr_grammar_state *from,
@@ -2311,6 +2330,124 @@ TSR_API tsr_status tsr_optimizer_save(tsr_optimizer *optimizer, const char *path
                                                     const tsr_optimizer_file_params *params);
 TSR_API tsr_status tsr_optimizer_load(tsr_optimizer *optimizer, const char *path,
                                                     const tsr_optimizer_file_params *params);
+typedef struct tsr_stack_params {
+    size_t struct_size;
+    const tsr_model_config *config;
+    tsr_group *group;
+    int first_layer, layers;
+    const tsr_partition_params *partition;
+    tsr_dtype dtype;
+    int64_t seed;
+    double deviation;
+   _Bool 
+        recompute;
+   _Bool 
+        experts_over_data;
+} tsr_stack_params;
+typedef struct tsr_stack tsr_stack;
+TSR_API tsr_status tsr_stack_create(const tsr_stack_params *params, tsr_stack **out);
+TSR_API void tsr_stack_destroy(tsr_stack **stack);
+typedef struct tsr_stack_info {
+    size_t struct_size;
+    int blocks;
+    int64_t first_logit, logits;
+    const char *const *counted_elsewhere;
+} tsr_stack_info;
+TSR_API tsr_status tsr_stack_get_info(const tsr_stack *stack, tsr_stack_info *out);
+TSR_API tsr_layer *tsr_stack_block(const tsr_stack *stack, int index);
+TSR_API tsr_status tsr_stack_shard(tsr_stack *stack, const tsr_fsdp_params *params);
+TSR_API tsr_status tsr_stack_reshard(tsr_stack *stack, const tsr_fsdp_params *params);
+TSR_API tsr_status tsr_stack_add_to(tsr_stack *stack, tsr_optimizer *optimizer);
+TSR_API tsr_status tsr_stack_reduce_tied(tsr_stack *stack, tsr_pipeline *pipeline);
+TSR_API tsr_status tsr_stack_load(tsr_stack *stack, const tsr_model_file *file);
+TSR_API tsr_status tsr_stack_save(tsr_stack *stack, const char *path,
+                                                tsr_comm *stages);
+typedef struct tsr_stack_saved tsr_stack_saved;
+TSR_API void tsr_stack_saved_destroy(tsr_stack_saved **saved);
+TSR_API tsr_status tsr_stack_forward(tsr_stack *stack, const tsr_tensor *x,
+                                                   const int32_t *starts, tsr_stack_saved **saved,
+                                                   tsr_tensor **y);
+TSR_API tsr_status tsr_stack_forward_cached(tsr_stack *stack, const tsr_tensor *x,
+                                                          tsr_kv_cache *cache, tsr_tensor **y);
+TSR_API tsr_status tsr_stack_backward(tsr_stack *stack, const tsr_stack_saved *saved,
+                                                    const tsr_tensor *dy, tsr_tensor **dx);
+TSR_API tsr_status tsr_stack_head_forward(tsr_stack *stack, const tsr_tensor *hidden,
+                                                        tsr_layer_saved **saved,
+                                                        tsr_tensor **logits);
+TSR_API tsr_status tsr_stack_head_backward(tsr_stack *stack,
+                                                         const tsr_layer_saved *saved,
+                                                         const tsr_tensor *dlogits,
+                                                         tsr_tensor **dhidden);
+typedef struct tsr_head_loss_params {
+    size_t struct_size;
+    const tsr_tensor *labels;
+    const tsr_tensor *weights;
+    float scale;
+    int64_t chunk_tokens;
+    tsr_tensor *losses;
+    tsr_tensor *loss;
+} tsr_head_loss_params;
+TSR_API tsr_status tsr_stack_head_loss(tsr_stack *stack, const tsr_tensor *hidden,
+                                                     const tsr_head_loss_params *params,
+                                                     tsr_tensor **dhidden);
+TSR_API tsr_status tsr_stack_gather_logits(tsr_stack *stack, const tsr_tensor *logits,
+                                                         float *out);
+TSR_API tsr_status tsr_stack_get_choice(const tsr_stack_saved *saved, int block,
+                                                      tsr_moe_choice *out);
+TSR_API tsr_status tsr_stack_add_choice_biases(tsr_stack *stack,
+                                                             const float *const *changes);
+TSR_API tsr_status tsr_stack_set_dropout(tsr_stack *stack, float p,
+                                                       const tsr_random_params *random);
+typedef enum tsr_lora_target {
+    TSR_LORA_Q = 1,
+    TSR_LORA_K = 2,
+    TSR_LORA_V = 4,
+    TSR_LORA_O = 8,
+    TSR_LORA_GATE = 16,
+    TSR_LORA_UP = 32,
+    TSR_LORA_DOWN = 64
+} tsr_lora_target;
+typedef struct tsr_lora tsr_lora;
+typedef struct tsr_lora_params {
+    size_t struct_size;
+    tsr_stack *stack;
+    const char *name;
+    unsigned targets;
+    int rank;
+    double alpha;
+   _Bool 
+        rank_stabilised;
+    int64_t seed;
+   _Bool 
+        trainable;
+} tsr_lora_params;
+TSR_API tsr_status tsr_lora_create(const tsr_lora_params *params, tsr_lora **out);
+TSR_API tsr_status tsr_lora_load(const char *path, const tsr_lora_params *params,
+                                               tsr_lora **out);
+TSR_API void tsr_lora_destroy(tsr_lora **lora);
+typedef enum tsr_lora_format {
+    TSR_LORA_PEFT = 0,
+    TSR_LORA_GGUF = 1
+} tsr_lora_format;
+TSR_API tsr_status tsr_lora_save(tsr_lora *lora, const char *path,
+                                               tsr_lora_format format, tsr_comm *stages);
+TSR_API tsr_status tsr_lora_shard(tsr_lora *lora, const tsr_fsdp_params *params);
+TSR_API tsr_status tsr_lora_reshard(tsr_lora *lora, const tsr_fsdp_params *params);
+TSR_API tsr_status tsr_lora_add_to(tsr_lora *lora, tsr_optimizer *optimizer);
+TSR_API void tsr_lora_set_enabled(tsr_lora *lora, 
+                                                 _Bool 
+                                                      enabled);
+typedef struct tsr_lora_info {
+    size_t struct_size;
+    const char *name;
+    unsigned targets;
+    int rank;
+    double alpha;
+   _Bool 
+        rank_stabilised, trainable, enabled;
+    uint64_t parameters;
+} tsr_lora_info;
+TSR_API tsr_status tsr_lora_get_info(const tsr_lora *lora, tsr_lora_info *out);
 typedef struct tsr_cluster tsr_cluster;
 typedef struct tsr_cluster_params {
     size_t struct_size;
@@ -2412,72 +2549,55 @@ TSR_API tsr_status tsr_quantize(tsr_dtype dtype, const float *values, int64_t co
                                               void *blocks, uint64_t size_bytes);
 TSR_API tsr_status tsr_dequantize(tsr_dtype dtype, const void *blocks,
                                                 uint64_t size_bytes, float *values, int64_t count);
-typedef struct tsr_stack_params {
+typedef struct tsr_causal_conv_params {
     size_t struct_size;
-    const tsr_model_config *config;
-    tsr_group *group;
-    int first_layer, layers;
-    const tsr_partition_params *partition;
-    tsr_dtype dtype;
-    int64_t seed;
-    double deviation;
+    const tsr_tensor *bias;
+    const tsr_tensor *state;
+    const tsr_tensor *lengths, *starts;
    _Bool 
-        recompute;
-} tsr_stack_params;
-typedef struct tsr_stack tsr_stack;
-TSR_API tsr_status tsr_stack_create(const tsr_stack_params *params, tsr_stack **out);
-TSR_API void tsr_stack_destroy(tsr_stack **stack);
-typedef struct tsr_stack_info {
+        silu;
+} tsr_causal_conv_params;
+TSR_API tsr_status tsr_causal_conv(tsr_stream *stream, tsr_tensor *y,
+                                                 tsr_tensor *new_state, const tsr_tensor *x,
+                                                 const tsr_tensor *weight,
+                                                 const tsr_causal_conv_params *params);
+typedef struct tsr_causal_conv_grads {
     size_t struct_size;
-    int blocks;
-    int64_t first_logit, logits;
-    const char *const *counted_elsewhere;
-} tsr_stack_info;
-TSR_API tsr_status tsr_stack_get_info(const tsr_stack *stack, tsr_stack_info *out);
-TSR_API tsr_layer *tsr_stack_block(const tsr_stack *stack, int index);
-TSR_API tsr_status tsr_stack_shard(tsr_stack *stack, const tsr_fsdp_params *params);
-TSR_API tsr_status tsr_stack_reshard(tsr_stack *stack, const tsr_fsdp_params *params);
-TSR_API tsr_status tsr_stack_add_to(tsr_stack *stack, tsr_optimizer *optimizer);
-TSR_API tsr_status tsr_stack_reduce_tied(tsr_stack *stack, tsr_pipeline *pipeline);
-TSR_API tsr_status tsr_stack_load(tsr_stack *stack, const tsr_model_file *file);
-TSR_API tsr_status tsr_stack_save(tsr_stack *stack, const char *path,
-                                                tsr_comm *stages);
-typedef struct tsr_stack_saved tsr_stack_saved;
-TSR_API void tsr_stack_saved_destroy(tsr_stack_saved **saved);
-TSR_API tsr_status tsr_stack_forward(tsr_stack *stack, const tsr_tensor *x,
-                                                   const int32_t *starts, tsr_stack_saved **saved,
-                                                   tsr_tensor **y);
-TSR_API tsr_status tsr_stack_forward_cached(tsr_stack *stack, const tsr_tensor *x,
-                                                          tsr_kv_cache *cache, tsr_tensor **y);
-TSR_API tsr_status tsr_stack_backward(tsr_stack *stack, const tsr_stack_saved *saved,
-                                                    const tsr_tensor *dy, tsr_tensor **dx);
-TSR_API tsr_status tsr_stack_head_forward(tsr_stack *stack, const tsr_tensor *hidden,
-                                                        tsr_layer_saved **saved,
-                                                        tsr_tensor **logits);
-TSR_API tsr_status tsr_stack_head_backward(tsr_stack *stack,
-                                                         const tsr_layer_saved *saved,
-                                                         const tsr_tensor *dlogits,
-                                                         tsr_tensor **dhidden);
-typedef struct tsr_head_loss_params {
+    tsr_tensor *dx;
+    tsr_tensor *dweight,
+        *dbias;
+    tsr_tensor *dstate;
+} tsr_causal_conv_grads;
+TSR_API tsr_status tsr_causal_conv_grad(tsr_stream *stream,
+                                                      const tsr_causal_conv_grads *grads,
+                                                      const tsr_tensor *dy,
+                                                      const tsr_tensor *dnew_state,
+                                                      const tsr_tensor *x, const tsr_tensor *weight,
+                                                      const tsr_causal_conv_params *params);
+typedef struct tsr_delta_rule_params {
     size_t struct_size;
-    const tsr_tensor *labels;
-    const tsr_tensor *weights;
+    const tsr_tensor *state;
+    const tsr_tensor *lengths, *starts;
     float scale;
-    int64_t chunk_tokens;
-    tsr_tensor *losses;
-    tsr_tensor *loss;
-} tsr_head_loss_params;
-TSR_API tsr_status tsr_stack_head_loss(tsr_stack *stack, const tsr_tensor *hidden,
-                                                     const tsr_head_loss_params *params,
-                                                     tsr_tensor **dhidden);
-TSR_API tsr_status tsr_stack_gather_logits(tsr_stack *stack, const tsr_tensor *logits,
-                                                         float *out);
-TSR_API tsr_status tsr_stack_get_choice(const tsr_stack_saved *saved, int block,
-                                                      tsr_moe_choice *out);
-TSR_API tsr_status tsr_stack_add_choice_biases(tsr_stack *stack,
-                                                             const float *const *changes);
-TSR_API tsr_status tsr_stack_set_dropout(tsr_stack *stack, float p,
-                                                       const tsr_random_params *random);
+    float norm_epsilon;
+   _Bool 
+        tiled_heads;
+    int64_t recurrent_tokens;
+} tsr_delta_rule_params;
+TSR_API tsr_status tsr_delta_rule(tsr_stream *stream, tsr_tensor *y,
+                                                tsr_tensor *new_state, const tsr_tensor *q,
+                                                const tsr_tensor *k, const tsr_tensor *v,
+                                                const tsr_tensor *beta, const tsr_tensor *g,
+                                                const tsr_delta_rule_params *params);
+typedef struct tsr_delta_rule_grads {
+    size_t struct_size;
+    tsr_tensor *dq, *dk, *dv, *dbeta, *dg;
+    tsr_tensor *dstate;
+} tsr_delta_rule_grads;
+TSR_API tsr_status tsr_delta_rule_grad(
+    tsr_stream *stream, const tsr_delta_rule_grads *grads, const tsr_tensor *dy,
+    const tsr_tensor *dnew_state, const tsr_tensor *q, const tsr_tensor *k, const tsr_tensor *v,
+    const tsr_tensor *beta, const tsr_tensor *g, const tsr_delta_rule_params *params);
 typedef enum tsr_schedule_kind {
     TSR_SCHEDULE_CONSTANT =
         0,

@@ -38,6 +38,8 @@ typedef struct serve_text {
     size_t size, capacity;
 } serve_text;
 void serve_text_add(serve_text *text, const char *data, size_t size);
+/* Appends a string that ends with a zero byte. */
+void serve_text_add_string(serve_text *text, const char *string);
 /* Appends a value in one line of JSON, and frees the value. */
 void serve_text_add_json(serve_text *text, json_t *value);
 void serve_text_finish(serve_text *text);

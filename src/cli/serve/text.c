@@ -100,3 +100,8 @@ char *serve_content_text(const json_t *content)
         serve_text_finish(&text);
     return text.data;
 }
+
+void serve_text_add_string(serve_text *text, const char *string)
+{
+    serve_text_add(text, string, strlen(string));
+}

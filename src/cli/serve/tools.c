@@ -30,11 +30,6 @@ const char *serve_tool_arguments(serve_tool_style style)
     return style == SERVE_LLAMA ? "parameters" : "arguments";
 }
 
-void serve_text_add_string(serve_text *text, const char *string)
-{
-    serve_text_add(text, string, strlen(string));
-}
-
 void serve_text_add_spaced(serve_text *text, const json_t *value, size_t indent)
 {
     char *line = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15) |

@@ -25,8 +25,6 @@ const char *serve_tool_name(const json_t *tool);
 bool serve_is_tool_name(const char *name);
 /* Finds an element of `tools` by its name. Returns NULL if there is none. */
 const json_t *serve_find_tool(const json_t *tools, const char *name);
-/* Appends a string that ends with a zero byte. */
-void serve_text_add_string(serve_text *text, const char *string);
 /* Appends JSON with spaces, as templates write it; `indent` spaces for each level, or one line. */
 void serve_text_add_spaced(serve_text *text, const json_t *value, size_t indent);
 /* Appends the tools as gpt-oss's template describes them, a namespace of TypeScript. */
