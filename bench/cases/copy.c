@@ -102,7 +102,7 @@ typedef struct copy {
     tsr_dtype from_dtype, to_dtype;
     int64_t rows, columns; /* of the matrix from which is copied */
     int64_t kept;          /* the view that is copied has the first `kept` columns of the matrix */
-    bool transpose;
+    bool transpose, from_host;
     float *values; /* the matrix in f32, on the host */
     /* `source` has the bytes of the matrix, and `wanted` those that the destination should have */
     void *source, *wanted;
@@ -157,6 +157,7 @@ typedef struct copy_case {
     /* Products run on another stream during the copy. On CPU drivers a complete run leaves the case
      * out, because there the products use the processors that copy. */
     bool beside;
+    bool from_host; /* the device reads the matrix from the host's memory */
 } copy_case;
 
 static const copy_case cases[] = {
@@ -172,6 +173,7 @@ static const copy_case cases[] = {
     {"convert", run_copy, TSR_F32, TSR_F16, .row_bytes = 0},
     {"convert", run_copy, TSR_F16, TSR_F32, .row_bytes = 0},
     {"convert", run_copy, TSR_F32, TSR_BF16, .alone = true},
+    {"from the host", run_copy, TSR_F32, TSR_F32, .from_host = true, .alone = true},
     {"upload", run_upload, TSR_F32, TSR_F32, .row_bytes = 0},
     {"download", run_download, TSR_F32, TSR_F32, .row_bytes = 0},
     {"upload beside products", run_upload_beside, TSR_F32, TSR_F32, .beside = true},
@@ -212,8 +214,8 @@ static bool create(copy *test)
     int64_t shape[] = {test->rows, test->columns}, to_shape[] = {test->rows, test->kept};
     if (test->transpose)
         memcpy(to_shape, (int64_t[]){test->kept, test->rows}, sizeof to_shape);
-    BENCH_TRY(context,
-              tsr_tensor_create(context->device, test->from_dtype, 2, shape, &test->whole));
+    BENCH_TRY(context, (test->from_host ? tsr_tensor_create_host : tsr_tensor_create)(
+                           context->device, test->from_dtype, 2, shape, &test->whole));
     BENCH_TRY(context, tsr_tensor_create(context->device, test->to_dtype, 2, to_shape, &test->to));
     BENCH_TRY(context,
               tsr_tensor_upload(context->stream, test->whole, test->source, test->source_bytes));
@@ -328,7 +330,8 @@ static bool run_case(bench_context *context, const copy_case *which)
     copy test = {.context = context,
                  .from_dtype = which->from,
                  .to_dtype = which->to,
-                 .transpose = which->transpose};
+                 .transpose = which->transpose,
+                 .from_host = which->from_host};
     test.ceiling = bench_memory_peak(context);
     if (test.ceiling == NULL)
         return false;
@@ -361,7 +364,9 @@ const bench bench_copy = {
     .summary = "copies of slices, transposes and conversions, and transfers; GB/s",
     .help =
         "Copies views of a random matrix of --size MiB (default: 64) with tsr_copy. 'upload' and "
-        "'download' move the whole matrix between host and device, waiting each time; 'beside "
+        "'download' move the whole matrix between host and device, waiting each time; 'from the "
+        "host' "
+        "reads a matrix that stays in the host's memory; 'beside "
         "products' means while matrix products run on another stream. GB/s count bytes read plus "
         "bytes written, also for transfers. The ceiling is the bandwidth of the memory, measured "
         "in "

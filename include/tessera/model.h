@@ -215,6 +215,12 @@ typedef struct tsr_model_params {
     /* With adapters that are trained (lora.h): blocks keep only their inputs for the backward pass,
      * as in tsr_stack_params. */
     bool recompute;
+    /* The matrices of experts of this many layers, the first ones that have experts, stay in the
+     * host's memory (tsr_tensor_create_host), and count neither as weight_bytes nor against the
+     * device's memory. The device reads those of chosen experts through its bus: for each token,
+     * and once or more for the tokens of a prompt that are computed together. 0: none. More than
+     * there are: all. All ranks must give the same. */
+    int host_experts;
 } tsr_model_params;
 #define tsr_model_params(...)                                                                      \
     (&(tsr_model_params){.struct_size = sizeof(tsr_model_params), __VA_ARGS__})
@@ -259,6 +265,7 @@ typedef struct tsr_model_stats {
     uint64_t open_ns;        /* the time that opening took */
     int64_t heads, kv_heads; /* numbers of heads of this rank in the stage's first layer */
     int first_layer, layers; /* of this rank's stage: the first layer, and the number of layers */
+    uint64_t host_bytes;     /* the weights that this rank keeps in the host's memory */
 } tsr_model_stats;
 /* Errors: TSR_ERR_INVALID for a NULL. */
 TSR_API TSR_NODISCARD tsr_status tsr_model_get_stats(const tsr_model *model, tsr_model_stats *out);
@@ -284,6 +291,7 @@ typedef struct tsr_model_plan_params {
     const int *stage_layers;             /* as in tsr_model_params */
     const double *stage_rates;           /* as in tsr_model_params */
     tsr_expert_division expert_division; /* as in tsr_model_params */
+    int host_experts;                    /* as in tsr_model_params */
 } tsr_model_plan_params;
 #define tsr_model_plan_params(...)                                                                 \
     (&(tsr_model_plan_params){.struct_size = sizeof(tsr_model_plan_params), __VA_ARGS__})
@@ -310,6 +318,9 @@ typedef struct tsr_model_rank_plan {
      * hidden features that it has of each. 0: the stage has no experts. */
     int64_t experts, expert_hidden;
     uint64_t expert_bytes; /* the part of mlp_bytes in experts that only some tokens use */
+    /* Experts in the host's memory, of which the fields above count only token_parameters, and what
+     * a token reads of them. */
+    uint64_t host_bytes, host_token_bytes;
 } tsr_model_rank_plan;
 
 /* Whether a plan fits. */
@@ -325,6 +336,9 @@ typedef struct tsr_model_fit {
      */
     int ranks;
     tsr_dtype dtype;
+    /* If a rank does not fit: the smallest host_experts with which the given ranks would fit. 0:
+     * none. */
+    int host_experts;
 } tsr_model_fit;
 
 /* Computes what each rank will hold of a model, from the header of its files, and writes it to

@@ -1,5 +1,6 @@
 /* Reads the weights of a model's layers: of each parameter the part that this rank has. */
 #include "base/error.h"
+#include "model/config/config.h"
 #include "model/model.h"
 #include "model/weights/reader.h"
 #include "model/weights/weights.h"
@@ -14,23 +15,24 @@ typedef struct loading {
     uint64_t kept_bytes[TSR__MAX_DTYPE + 1]; /* by dtype */
 } loading;
 
-static void count_kept(loading *l, tsr_dtype dtype, uint64_t elements)
+static void count_kept(loading *l, tsr_dtype dtype, uint64_t elements, bool host)
 {
     tsr_model_stats *stats = &l->model->stats;
     const uint64_t bytes = tsr__dtype_bytes(dtype, elements);
-    stats->weight_bytes += bytes;
+    *(host ? &stats->host_bytes : &stats->weight_bytes) += bytes;
     l->kept_bytes[dtype] += bytes;
     if (l->kept_bytes[dtype] > l->kept_bytes[stats->dtype])
         stats->dtype = dtype;
 }
 
-/* Counts or reads a part of one matrix. */
+/* Counts or reads a part of one matrix. `host`: it is kept in the host's memory. */
 static tsr_status load_part(loading *l, const tsr__weight *weight, const tsr__weight_part *part,
-                            tsr_tensor *tensor)
+                            bool host, tsr_tensor *tensor)
 {
     if (l->counting) {
         l->reader.total_bytes += tsr__weight_part_bytes(weight, part);
-        count_kept(l, tsr_tensor_layout(tensor)->dtype, (uint64_t)(part->rows * part->columns));
+        count_kept(l, tsr_tensor_layout(tensor)->dtype, (uint64_t)(part->rows * part->columns),
+                   host);
         return TSR_OK;
     }
     return tsr__weight_read(&l->reader, weight, part, tensor);
@@ -40,13 +42,15 @@ static tsr_status load_part(loading *l, const tsr__weight *weight, const tsr__we
 static tsr_status load_experts(loading *l, const tsr__stack_parameter *p,
                                const tsr__weight_part *part)
 {
+    const bool host = p->parameter->ndim == 3 &&
+                      tsr__config_host_experts(l->model->config, p->layer, l->model->host_experts);
     for (int64_t e = 0; e < part->experts; e++) {
         tsr__weight weight;
         tsr_tensor *own = NULL;
         TSR__TRY(tsr__weight_find_expert(l->weights, p->layer, p->ours, part->first_expert + e,
                                          &weight));
         TSR__TRY(tsr_tensor_select(p->parameter->tensor, 0, e, &own));
-        const tsr_status status = load_part(l, &weight, part, own);
+        const tsr_status status = load_part(l, &weight, part, host, own);
         tsr_tensor_destroy(&own);
         TSR__TRY(status);
     }
@@ -62,11 +66,11 @@ static tsr_status load_one(void *user, const tsr__stack_parameter *p)
     if (p->owner) {
         TSR__TRY(tsr__weight_of(l->weights, p->layer, p->ours, p->parameter, &weight, &part));
         TSR__TRY(part.of_experts ? load_experts(l, p, &part)
-                                 : load_part(l, &weight, &part, p->parameter->tensor));
+                                 : load_part(l, &weight, &part, false, p->parameter->tensor));
     } else { /* learned positions, which every rank has in full */
         TSR__TRY(tsr__weight_find(l->weights, p->layer, p->ours, &weight));
         part = (tsr__weight_part){.rows = weight.rows, .columns = weight.columns};
-        TSR__TRY(load_part(l, &weight, &part, m->stack->positions));
+        TSR__TRY(load_part(l, &weight, &part, false, m->stack->positions));
     }
     /* Tables are learned positions, and an embedding that is not also the head of this stage. */
     const bool is_head = p->owner == m->stack->embedding && m->config->tied && m->is_last;

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "model/config/config.h"
 #include "model/model.h"
 #include "model/weights/weights.h"
 
@@ -92,11 +93,15 @@ static bool add_to(joint *j, const tsr_layer *which, const joint *one)
 }
 
 /* Allocates the matrices, or the biases, of all experts of this rank. */
-static tsr_status allocate_experts(const tsr_model *m, tsr_layer *layer, const joint *one)
+static tsr_status allocate_experts(const tsr_model *m, int number, tsr_layer *layer,
+                                   const joint *one)
 {
     tsr_tensor *all = NULL;
     const int64_t shape[3] = {one->experts, one->rows[0], one->columns};
-    TSR__TRY(tsr_tensor_create(m->device, one->dtype, one->ndim, shape, &all));
+    const bool host =
+        one->ndim == 3 && tsr__config_host_experts(m->config, number, m->host_experts);
+    TSR__TRY(host ? tsr_tensor_create_host(m->device, one->dtype, one->ndim, shape, &all)
+                  : tsr_tensor_create(m->device, one->dtype, one->ndim, shape, &all));
     const tsr_status status = tsr_layer_set_parameter(layer, one->index[0], all, NULL, false);
     tsr_tensor_destroy(&all);
     return status;
@@ -112,7 +117,7 @@ static tsr_status allocate_layer(const tsr_model *m, const tsr__weights *weights
     for (int i = 0; i < tsr_layer_parameter_count(which); i++) {
         TSR__TRY(describe(m, weights, layer, ours, which, i, &one));
         if (strstr(one.name, ".experts.")) {
-            TSR__TRY(allocate_experts(m, which, &one));
+            TSR__TRY(allocate_experts(m, layer, which, &one));
             continue;
         }
         joint *j = &open[one.ndim - 1];

@@ -157,6 +157,7 @@ tsr_status tsr_model_open(const tsr_model_file *file, const tsr_model_params *pa
     m->partition = partition;
     m->context = params->context;
     m->recompute = params->recompute;
+    m->host_experts = params->host_experts;
     m->stream = tsr_group_stream(group);
     m->device = tsr_stream_device(m->stream);
     tsr_status status = tsr__model_connect(m, params);

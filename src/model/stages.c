@@ -122,8 +122,9 @@ static tsr_status describe(const tsr_model *m, const tsr_model_params *params,
         .stage_layers = params->stage_layers,
         .stage_rates = params->stage_rates,
         .expert_division = params->expert_division,
+        .host_experts = params->host_experts,
     };
-    return tsr__model_plan_check(out);
+    return tsr__model_plan_check(m->config, out);
 }
 
 static tsr_status divide(tsr_model *m, const tsr__model_plan *plan, const tsr_model_plan_params *p,

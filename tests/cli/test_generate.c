@@ -267,8 +267,14 @@ START_TEST(mistakes_are_named)
                "tessera: generate: group_create: wire is q4_0; f32, f16, bf16 or q8_0 is needed\n");
     tool_fails("generate " FOLDER " --ids 1 --stages 2",
                "tessera: generate: --stages 2 does not divide 1 rank\n");
-    tool_refuses("generate x --ids 1 --experts host",
-                 "tessera: generate: --experts takes inside or whole, not 'host'\n");
+    tool_refuses("generate x --ids 1 --experts hosts",
+                 "tessera: generate: --experts takes inside or whole, host or host:LAYERS, or both "
+                 "with a comma, not 'hosts'\n");
+    tool_fails("generate " FOLDER " --ids 1 --experts host:2",
+               "tessera: generate: host_experts is set, but no layer of the model has "
+               "experts\n");
+    tool_fails("generate " TEST_DATA "/model/families/gptoss/hf --ids 1 --context 8 --memory 380K",
+               "experts of 1 layer in the host's memory (--experts host:1) would fit\n");
     tool_refuses("generate x --ids 1 --stage-layers 3,0",
                  "tessera: generate: --stage-layers takes a number of layers per stage, such as "
                  "10,12, not '3,0'\n");

@@ -234,15 +234,27 @@ static const struct {
      "tessera: plan: --bandwidth has 3 values for 2 ranks\n"},
     {"plan . --ranks 2 --bandwidth x",
      "tessera: plan: --bandwidth takes bytes per second, such as 50G, not 'x'\n"},
+    {"plan . --ranks 2 --experts host:0",
+     "tessera: plan: --experts takes inside or whole, host or host:LAYERS, or both with a comma, "
+     "not 'host:0'\n"},
+    {"plan . --ranks 2 --experts whole,host --bandwidth 1G",
+     "tessera: plan: with --experts host, --bandwidth needs --host-bandwidth: the bytes per second "
+     "that a device reads from the host's memory\n"},
+    {"plan . --ranks 2 --bandwidth 1G --host-bandwidth 1G",
+     "tessera: plan: --host-bandwidth is for --bandwidth with --experts host\n"},
+    {"plan . --cluster hosts.json --experts whole",
+     "tessera: plan: --cluster does not take --experts\n"},
     {"plan . --ranks 2 --gflops 0", "tessera: plan: --gflops takes positive numbers, not '0'\n"},
     {"plan . --ranks 2 --dtype q9",
      "tessera: plan: --dtype takes a dtype such as f16 or q8_0, not 'q9'\n"},
     {"plan params.json --ranks 2 --context 10",
      "tessera: plan: only the strategy inference takes --dtype, --context, --sequences, "
-     "--cache-dtype, --stages, --stage-layers, --bandwidth, --gflops and --latency\n"},
+     "--cache-dtype, --stages, --stage-layers, --experts, --bandwidth, --host-bandwidth, --gflops "
+     "and --latency\n"},
     {"plan params.json --ranks 2 --stages 2",
      "tessera: plan: only the strategy inference takes --dtype, --context, --sequences, "
-     "--cache-dtype, --stages, --stage-layers, --bandwidth, --gflops and --latency\n"},
+     "--cache-dtype, --stages, --stage-layers, --experts, --bandwidth, --host-bandwidth, --gflops "
+     "and --latency\n"},
     {"plan " STORIES " --ranks 3 --stages 2", "tessera: plan: 2 stages do not divide 3 ranks\n"},
     {"plan " STORIES " --ranks 2 --stages 2 --stage-layers 1,2,2",
      "tessera: plan: --stage-layers has 3 values for 2 stages\n"},
@@ -347,6 +359,41 @@ START_TEST(plans_a_model)
     ck_assert_int_eq((int)tool_number(fit, "rank"), 1);
     ck_assert_double_eq(tool_number(fit, "missing_bytes"), weights + cache - 102400);
     json_decref(document);
+}
+END_TEST
+
+#define GPT_OSS TEST_DATA "/model/families/gptoss/hf"
+
+/* Experts of 3 of 4 layers in the host's memory. Of 8 experts a token reads 3 through the bus. */
+START_TEST(predicts_experts_on_the_host)
+{
+    const double matrices = 3.0 * 8 * 3 * 64 * 17;
+    json_t *document = tool_json("plan " GPT_OSS " --ranks 1 --context 64 --experts host:3 "
+                                 "--bandwidth 1G --host-bandwidth 1M --json",
+                                 "tessera.plan.inference"),
+           *other = tool_json("plan " GPT_OSS " --ranks 1 --context 64 --json",
+                              "tessera.plan.inference");
+    const json_t *rank = json_array_get(tool_member(document, "ranks"), 0),
+                 *whole = json_array_get(tool_member(other, "ranks"), 0);
+    ck_assert_double_eq(tool_number(rank, "host_bytes"), matrices);
+    ck_assert_double_eq(tool_number(rank, "host_token_bytes"), matrices * 3 / 8);
+    ck_assert_double_eq(tool_number(rank, "total_bytes"),
+                        tool_number(whole, "total_bytes") - matrices);
+    const double read = tool_number(rank, "token_bytes") + tool_number(rank, "cache_bytes") / 2;
+    ck_assert_double_eq_tol(tool_number(document, "generation_tokens_per_second"),
+                            1 / (read / 1073741824 + matrices * 3 / 8 / 1048576), 1e-3);
+    json_decref(document);
+    json_decref(other);
+    tool_result result = tool_run("plan " GPT_OSS " --ranks 1 --context 64 --memory 370K");
+    ck_assert_msg(strstr(result.out, "; --experts host:3 would fit\n"), "%s", result.out);
+    tool_result_free(&result);
+    result = tool_run("plan " GPT_OSS " --ranks 1 --context 64 --experts host:3");
+    ck_assert_msg(strstr(result.out, "on the host: experts in the host's memory"), "%s",
+                  result.out);
+    tool_result_free(&result);
+    tool_fails("plan " STORIES " --ranks 1 --experts host",
+               "tessera: plan: host_experts is set, but no layer of the model has "
+               "experts\n");
 }
 END_TEST
 
@@ -704,6 +751,7 @@ TESTS(plan)
     tcase_add_loop_test(tests, refuses_wrong_arguments, 0, (int)COUNT_OF(mistakes));
     tcase_add_loop_test(tests, fails_later, 0, (int)COUNT_OF(failures));
     tcase_add_test(tests, plans_a_model);
+    tcase_add_test(tests, predicts_experts_on_the_host);
     tcase_add_test(tests, says_what_would_fit);
     tcase_add_test(tests, plans_stages);
     tcase_add_test(tests, finds_a_grid);

@@ -124,23 +124,25 @@ CASE(families_quantised, "families: Hugging Face folders, quantised while they a
 
 /* Opens a model, and compares what this rank holds with what was planned for it. */
 static void check_plan(const char *path, tsr_dtype dtype, const tsr_partition_params *partition,
-                       tsr_expert_division experts)
+                       tsr_expert_division experts, int host)
 {
     tsr_model *model = NULL;
     tsr_model_stats stats = TSR_INIT(tsr_model_stats);
     tsr_model_rank_plan planned[64];
     OK(plan_model(path,
                   tsr_model_plan_params(.ranks = ranks, .dtype = dtype, .partition = partition,
-                                        .expert_division = experts),
+                                        .expert_division = experts, .host_experts = host),
                   NULL, planned, NULL));
     OK(open_model(path,
                   tsr_model_params(.group = group, .dtype = dtype, .partition = partition,
-                                   .expert_division = experts),
+                                   .expert_division = experts, .host_experts = host),
                   &model));
     OK(tsr_model_get_stats(model, &stats));
     const tsr_model_rank_plan *own = &planned[my_rank];
     CHECK(own->weight_bytes == stats.weight_bytes, "%s: %d bytes were planned, %d are held", path,
           (int)own->weight_bytes, (int)stats.weight_bytes);
+    CHECK(own->host_bytes == stats.host_bytes, "%s: %d bytes were planned for the host, not %d",
+          path, (int)own->host_bytes, (int)stats.host_bytes);
     CHECK(own->expert_bytes > 0 || own->weight_bytes - own->token_bytes == stats.table_bytes,
           "%s: tables of %d bytes", path, (int)stats.table_bytes);
     CHECK(own->heads == stats.heads && own->kv_heads == stats.kv_heads, "%s: %d heads, %d kv heads",
@@ -170,18 +172,18 @@ CASE(families_planned, "families: Hugging Face folders and GGUF files need what 
             made_model made;
             made_init(&made, &made_families[f], SEED + (uint64_t)f);
             const char *folder = made_write_hf(&made);
-            check_plan(folder, dtypes[d], &even, 0);
-            check_plan(folder, dtypes[d], &weighted, 0);
+            check_plan(folder, dtypes[d], &even, 0, 0);
+            check_plan(folder, dtypes[d], &weighted, 0, 0);
             made_finish(&made);
         }
         for (size_t f = 0; f < sizeof files / sizeof *files; f++) {
             snprintf(path, sizeof path, "%s/model/%s", TEST_DATA, files[f]);
-            check_plan(path, dtypes[d], &even, 0);
+            check_plan(path, dtypes[d], &even, 0, 0);
         }
         for (size_t f = 0; f < sizeof experts / sizeof *experts; f++) {
             snprintf(path, sizeof path, "%s/model/families/%s", TEST_DATA, experts[f]);
-            check_plan(path, dtypes[d], &even, TSR_EXPERT_DIVISION_INSIDE);
-            check_plan(path, dtypes[d], &weighted, TSR_EXPERT_DIVISION_WHOLE);
+            check_plan(path, dtypes[d], &even, TSR_EXPERT_DIVISION_INSIDE, 0);
+            check_plan(path, dtypes[d], &weighted, TSR_EXPERT_DIVISION_WHOLE, 2);
         }
     }
 }

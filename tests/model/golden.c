@@ -394,12 +394,22 @@ static void check_family(const struct family *family, const manner *how)
     check_manner(file, golden, &with_context);
 }
 
+static bool has_experts(const struct family *family)
+{
+    return strstr(family->name, "moe") || strstr(family->name, "gptoss") ||
+           strstr(family->name, "mixtral") || strstr(family->name, "minimax");
+}
+
+/* Experts of every second family are in the host's memory. */
 CASE(golden_families, "golden: folders and GGUF files of families")
 {
     for (int i = 0; i < FAMILIES; i++)
-        check_family(&families[i],
-                     &(manner){.model = *tsr_model_params(.group = group, .dtype = TSR_F32),
-                               .prefill = i % 2 ? 7 : 64});
+        check_family(
+            &families[i],
+            &(manner){.model = *tsr_model_params(.group = group, .dtype = TSR_F32,
+                                                 .host_experts =
+                                                     i % 2 && has_experts(&families[i]) ? 100 : 0),
+                      .prefill = i % 2 ? 7 : 64});
 }
 
 CASE(golden_families_rates,
@@ -425,7 +435,7 @@ CASE(golden_whole_experts, "golden: folders and GGUF files of families, with who
     const tsr_partition_params weighted = {
         .struct_size = sizeof weighted, .kind = TSR_PARTITION_WEIGHTED, .rates = rates};
     for (int i = 0; i < FAMILIES && ranks > 1; i++)
-        if (strstr(families[i].name, "moe") || strstr(families[i].name, "gptoss"))
+        if (has_experts(&families[i]))
             check_family(
                 &families[i],
                 &(manner){.model = *tsr_model_params(.group = group, .partition = &weighted,
@@ -446,10 +456,11 @@ CASE(golden_families_stages, "stages: folders and GGUF files of families on two 
     OK(tsr_comm_split(world, my_rank % each, my_rank, &stages));
     OK(tsr_group_create(row, queue, NULL, &stage));
     for (int i = 0; i < FAMILIES; i++)
-        check_family(&families[i],
-                     &(manner){.model = *tsr_model_params(.group = stage, .stages = stages,
-                                                          .dtype = TSR_F32),
-                               .prefill = 7});
+        check_family(
+            &families[i],
+            &(manner){.model = *tsr_model_params(.group = stage, .stages = stages, .dtype = TSR_F32,
+                                                 .host_experts = has_experts(&families[i]) ? 2 : 0),
+                      .prefill = 7});
     tsr_group_destroy(&stage);
     tsr_comm_destroy(&row);
     tsr_comm_destroy(&stages);

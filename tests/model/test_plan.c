@@ -268,6 +268,40 @@ START_TEST(experts_are_planned)
 }
 END_TEST
 
+/* Experts in the host's memory do not count, and a model that is too large says how many layers of
+ * them would make room. */
+START_TEST(experts_on_the_host)
+{
+    enum { MATRICES = 8 * 3 * 64 * 17 };
+    tsr_model_rank_plan all, host;
+    tsr_model_fit fit;
+    ck_assert_ok(plan_model(GPT_OSS, tsr_model_plan_params(.context = 8), NULL, &all, NULL));
+    ck_assert(all.host_bytes == 0 && all.host_token_bytes == 0);
+    for (int layers = 1; layers <= 5; layers++) {
+        const uint64_t there = (uint64_t)(layers < 4 ? layers : 4) * MATRICES;
+        ck_assert_ok(plan_model(GPT_OSS,
+                                tsr_model_plan_params(.context = 8, .host_experts = layers), NULL,
+                                &host, NULL));
+        ck_assert_uint_eq(host.host_bytes, there);
+        ck_assert_uint_eq(host.host_token_bytes, there / 8 * 3);
+        ck_assert_uint_eq(host.total_bytes, all.total_bytes - there);
+        ck_assert_uint_eq(host.expert_bytes, all.expert_bytes - there);
+        ck_assert_uint_eq(host.token_bytes, all.token_bytes - there / 8 * 3);
+        ck_assert_uint_eq(host.token_parameters, all.token_parameters);
+        const uint64_t memory = host.total_bytes;
+        ck_assert_ok(
+            plan_model(GPT_OSS, tsr_model_plan_params(.context = 8), &memory, &host, &fit));
+        ck_assert_int_eq(fit.host_experts, layers < 4 ? layers : 4);
+    }
+    const uint64_t little = host.total_bytes - 4 * MATRICES - 1;
+    ck_assert_ok(plan_model(GPT_OSS, tsr_model_plan_params(.context = 8), &little, &host, &fit));
+    ck_assert(fit.rank == 0 && fit.host_experts == 0);
+    ck_assert_error(
+        plan_model(GPT_OSS, tsr_model_plan_params(.host_experts = -1), NULL, &host, NULL),
+        TSR_ERR_INVALID, "model: host_experts is -1; it must be at least 0");
+}
+END_TEST
+
 /* A rank of rate 0 has no experts, and less memory than it needs is named. */
 START_TEST(experts_by_rates)
 {
@@ -322,6 +356,7 @@ TESTS(model_plan)
 {
     tcase_add_test(tests, experts_are_planned);
     tcase_add_test(tests, experts_by_rates);
+    tcase_add_test(tests, experts_on_the_host);
     tcase_add_test(tests, weights_are_kept_as_the_file_has_them);
     tcase_add_test(tests, params_are_checked);
     tcase_add_test(tests, shares_add_up);

@@ -74,16 +74,6 @@ bool cli_read_precision(void *user, const char *text, char *problem, size_t size
     return false;
 }
 
-bool cli_read_experts(void *user, const char *text, char *problem, size_t size)
-{
-    const bool inside = strcmp(text, "inside") == 0;
-    *(tsr_expert_division *)user = inside ? TSR_EXPERT_DIVISION_INSIDE : TSR_EXPERT_DIVISION_WHOLE;
-    if (inside || strcmp(text, "whole") == 0)
-        return true;
-    snprintf(problem, size, "takes inside or whole, not '%.80s'", text);
-    return false;
-}
-
 /* Calls `read` for each of the values that commas separate in `text`, until one is wrong. Returns
  * whether all are right. */
 static bool read_list(const char *text, bool (*read)(void *out, const char *value), void *out)
@@ -100,6 +90,31 @@ static bool read_list(const char *text, bool (*read)(void *out, const char *valu
     }
     free(copy);
     return good;
+}
+
+static bool add_experts(void *out, const char *value)
+{
+    cli_experts *experts = out;
+    int64_t layers = INT_MAX;
+    if (strncmp(value, "host", 4) == 0) {
+        const bool good = value[4] == '\0' ||
+                          (value[4] == ':' && cli_read_integer(value + 5, 1, INT_MAX, &layers));
+        experts->host = (int)layers;
+        return good;
+    }
+    const bool inside = strcmp(value, "inside") == 0;
+    experts->division = inside ? TSR_EXPERT_DIVISION_INSIDE : TSR_EXPERT_DIVISION_WHOLE;
+    return inside || strcmp(value, "whole") == 0;
+}
+
+bool cli_read_experts(void *user, const char *text, char *problem, size_t size)
+{
+    *(cli_experts *)user = (cli_experts){0};
+    if (read_list(text, add_experts, user))
+        return true;
+    snprintf(problem, size,
+             "takes inside or whole, host or host:LAYERS, or both with a comma, not '%.80s'", text);
+    return false;
 }
 
 static bool add_rate(void *out, const char *value)

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "tessera/layout.h"
+#include "tessera/model.h"
 
 /* Functions for cli_option.read. */
 
@@ -18,7 +19,12 @@ bool cli_read_float_dtype(void *user, const char *text, char *problem, size_t si
 /* Reads a tsr_precision: highest, high or medium. */
 bool cli_read_precision(void *user, const char *text, char *problem, size_t size);
 
-/* Reads a tsr_expert_division: inside or whole. */
+/* The value of --experts. */
+typedef struct cli_experts {
+    tsr_expert_division division;
+    int host; /* as `host_experts` in tsr_model_params */
+} cli_experts;
+/* Reads cli_experts: inside or whole, host or host:LAYERS, or both with a comma. */
 bool cli_read_experts(void *user, const char *text, char *problem, size_t size);
 
 /* As cli_failed_in for an error about the file at `path`. If that is a model's config.json, the

@@ -137,7 +137,8 @@ void cli_stages_divide(cli_stages *s, const tsr_comm *job, tsr_model_params *out
     const int stages = count_of(s), ranks = tsr_comm_size(job), each = ranks / stages,
               stage = tsr_comm_rank(job) / each;
     out->stage_layers = s->layers.values;
-    out->expert_division = s->experts;
+    out->expert_division = s->experts.division;
+    out->host_experts = s->experts.host;
     if (s->memory.count > 0)
         out->memory_bytes = s->memory.values[s->memory.count == 1 ? 0 : tsr_comm_rank(job)];
     if (s->rates.count == 0)

@@ -14,9 +14,9 @@
 typedef struct cli_stages {
     int64_t count; /* 0: the number of entries of `layers`, or 1 if it has none */
     cli_layers layers;
-    cli_rates rates;             /* for the ranks of one stage, or for all ranks of the job */
-    cli_memory memory;           /* for all ranks of the job */
-    tsr_expert_division experts; /* --experts */
+    cli_rates rates;     /* for the ranks of one stage, or for all ranks of the job */
+    cli_memory memory;   /* for all ranks of the job */
+    cli_experts experts; /* --experts */
     /* set by cli_stages_divide */
     tsr_partition_params partition;
     double *stage_speeds; /* [stages]: the sums of rates */

@@ -416,12 +416,18 @@ static int check_wire(tsr_dtype wire)
 /* Fails if an option was given that clusters do not take: the description replaces it. */
 static int check_options(const plan_options *o)
 {
-    const plan_given all[] = {
-        {o->strategy != NULL, "strategy"},     {o->ranks > 0, "ranks"},
-        {o->rates.count > 0, "rates"},         {o->memory.count > 0, "memory"},
-        {o->bandwidth.count > 0, "bandwidth"}, {o->gflops.count > 0, "gflops"},
-        {o->latency_us >= 0, "latency"},       {o->stages > 0, "stages"},
-        {o->layers.count > 0, "stage-layers"}, {0}};
+    const plan_given all[] = {{o->strategy != NULL, "strategy"},
+                              {o->ranks > 0, "ranks"},
+                              {o->rates.count > 0, "rates"},
+                              {o->memory.count > 0, "memory"},
+                              {o->bandwidth.count > 0, "bandwidth"},
+                              {o->gflops.count > 0, "gflops"},
+                              {o->latency_us >= 0, "latency"},
+                              {o->stages > 0, "stages"},
+                              {o->layers.count > 0, "stage-layers"},
+                              {o->experts.division != 0 || o->experts.host > 0, "experts"},
+                              {o->host_bandwidth.count > 0, "host-bandwidth"},
+                              {0}};
     const int code = plan_refuse_sharding("--cluster", o);
     return code == CLI_DONE ? plan_refuse("--cluster", all) : code;
 }

@@ -21,31 +21,47 @@ typedef struct result {
     const tsr_model_config *config;
     tsr_model_rank_plan *ranks; /* [given.count] */
     tsr_model_fit fit;
-    uint64_t *bandwidth; /* [given.count], bytes per second; NULL: not given */
-    double *flops;       /* [given.count] */
+    /* [given.count], bytes per second; NULL: not given */
+    uint64_t *bandwidth, *host_bandwidth;
+    double *flops; /* [given.count] */
     int stages;
+    bool on_host;              /* some experts are in the host's memory */
     double *stage_rates;       /* [stages]; NULL: equal */
     double generation, prompt; /* tokens per second; 0: not predicted */
 } result;
 
 /* Rates ---------------------------------------------------------------------------------------- */
 
-static int read_bandwidth(const plan_options *o, result *r)
+/* Reads the bytes per second of all ranks, the values of an option. */
+static int read_bytes(const char *option, const plan_list *list, const result *r, uint64_t **out)
 {
-    const size_t count = o->bandwidth.count;
+    const size_t count = list->count;
     if (count == 0)
         return CLI_DONE;
     if (count != 1 && count != (size_t)r->given.count)
-        return cli_usage_error("plan: --bandwidth has %zu value%s for %d rank%s", count,
+        return cli_usage_error("plan: --%s has %zu value%s for %d rank%s", option, count,
                                CLI_PLURAL(count), r->given.count, CLI_PLURAL(r->given.count));
-    r->bandwidth = cli_alloc((size_t)r->given.count, sizeof *r->bandwidth);
+    *out = cli_alloc((size_t)r->given.count, sizeof **out);
     for (int i = 0; i < r->given.count; i++) {
-        const char *text = o->bandwidth.texts[count == 1 ? 0 : i];
-        if (!cli_read_bytes(text, &r->bandwidth[i]) || r->bandwidth[i] == 0)
-            return cli_usage_error(
-                "plan: --bandwidth takes bytes per second, such as 50G, not '%s'", text);
+        const char *text = list->texts[count == 1 ? 0 : i];
+        if (!cli_read_bytes(text, &(*out)[i]) || (*out)[i] == 0)
+            return cli_usage_error("plan: --%s takes bytes per second, such as 50G, not '%s'",
+                                   option, text);
     }
     return CLI_DONE;
+}
+
+static int read_bandwidth(const plan_options *o, result *r)
+{
+    if (o->host_bandwidth.count > 0 && (o->experts.host == 0 || o->bandwidth.count == 0))
+        return cli_usage_error("plan: --host-bandwidth is for --bandwidth with --experts host");
+    if (o->host_bandwidth.count == 0 && o->experts.host > 0 && o->bandwidth.count > 0)
+        return cli_usage_error("plan: with --experts host, --bandwidth needs --host-bandwidth: the "
+                               "bytes per second that a device reads from the host's memory");
+    const int code = read_bytes("bandwidth", &o->bandwidth, r, &r->bandwidth);
+    return code != CLI_DONE
+               ? code
+               : read_bytes("host-bandwidth", &o->host_bandwidth, r, &r->host_bandwidth);
 }
 
 static int read_flops(const plan_options *o, result *r)
@@ -100,8 +116,10 @@ static void predict(const plan_options *o, result *r)
     for (int i = 0; i < r->given.count; i++) {
         const tsr_model_rank_plan *p = &r->ranks[i];
         if (r->bandwidth) {
-            const double read = (double)p->token_bytes + (double)p->cache_bytes / 2,
-                         seconds = read / (double)r->bandwidth[i];
+            const double read = (double)p->token_bytes + (double)p->cache_bytes / 2;
+            double seconds = read / (double)r->bandwidth[i];
+            if (r->host_bandwidth)
+                seconds += (double)p->host_token_bytes / (double)r->host_bandwidth[i];
             token = seconds > token ? seconds : token;
         }
         if (r->flops) {
@@ -145,6 +163,10 @@ static void print_table(const result *r)
         cli_table_column(table, "in experts", CLI_RIGHT);
         cli_table_column(table, "per token", CLI_RIGHT);
     }
+    if (r->on_host) {
+        cli_table_column(table, "on the host", CLI_RIGHT);
+        cli_table_column(table, "per token", CLI_RIGHT);
+    }
     if (r->given.memory)
         cli_table_column(table, "of memory", CLI_RIGHT);
     for (int i = 0; i < r->given.count; i++) {
@@ -166,6 +188,10 @@ static void print_table(const result *r)
             cli_table_cell(table, "%" PRId64 " of %" PRId64, p->experts, p->expert_hidden);
             cli_table_cell(table, "%s", cli_bytes(p->expert_bytes, text));
             cli_table_cell(table, "%s", cli_bytes(p->token_bytes, text));
+        }
+        if (r->on_host) {
+            cli_table_cell(table, "%s", cli_bytes(p->host_bytes, text));
+            cli_table_cell(table, "%s", cli_bytes(p->host_token_bytes, text));
         }
         if (r->given.memory && r->given.memory[i] > 0)
             cli_table_cell(table, "%.1f %%",
@@ -192,6 +218,8 @@ static void print_fit(const result *r)
         printf("; %d equal ranks would hold it", r->fit.ranks);
     if (r->fit.dtype != 0)
         printf("; --dtype %s would fit", tsr_dtype_name(r->fit.dtype));
+    if (r->fit.host_experts > 0)
+        printf("; --experts host:%d would fit", r->fit.host_experts);
     puts("");
 }
 
@@ -207,6 +235,8 @@ static void print_text(const char *path, const result *r)
     if (has_experts(r->config))
         puts("\nexperts: how many a rank has of a layer, and hidden features of each; per token: "
              "weights that it reads");
+    if (r->on_host)
+        puts("on the host: experts in the host's memory, and what a token reads of them");
     if (r->given.memory)
         print_fit(r);
     if (r->generation > 0)
@@ -241,6 +271,8 @@ static void add_rank(json_t *list, const result *r, int rank)
         {"experts", (uint64_t)p->experts},
         {"expert_hidden", (uint64_t)p->expert_hidden},
         {"expert_bytes", p->expert_bytes},
+        {"host_bytes", p->host_bytes},
+        {"host_token_bytes", p->host_token_bytes},
     };
     json_t *object = cli_json_append_object(list);
     cli_json_u64(object, "rank", (uint64_t)rank);
@@ -262,6 +294,8 @@ static void add_fit(json_t *document, const tsr_model_fit *fit)
         cli_json_u64(object, "ranks", (uint64_t)fit->ranks);
     if (fit->dtype != 0)
         cli_json_text(object, "dtype", tsr_dtype_name(fit->dtype));
+    if (fit->host_experts > 0)
+        cli_json_u64(object, "host_experts", (uint64_t)fit->host_experts);
 }
 
 static void print_json(const char *path, const result *r)
@@ -302,7 +336,8 @@ static tsr_status compute(const char *path, const plan_options *o, result *r)
                                            .cache_dtype = o->cache_dtype, .stages = r->stages,
                                            .stage_layers = o->layers.values,
                                            .stage_rates = r->stage_rates,
-                                           .expert_division = o->experts),
+                                           .expert_division = o->experts.division,
+                                           .host_experts = o->experts.host),
                      r->given.memory, r->ranks, r->given.memory ? &r->fit : NULL);
 }
 
@@ -325,6 +360,8 @@ int plan_inference(const char *path, const plan_options *o)
     if (code == CLI_DONE && compute(path, o, &r) != TSR_OK)
         code = cli_failed_in("plan", tsr_last_error());
     if (code == CLI_DONE) {
+        for (int i = 0; i < r.given.count; i++)
+            r.on_host = r.on_host || r.ranks[i].host_bytes > 0;
         predict(o, &r);
         if (o->json)
             print_json(path, &r);
@@ -335,6 +372,7 @@ int plan_inference(const char *path, const plan_options *o)
     plan_ranks_free(&r.given);
     free(r.ranks);
     free(r.bandwidth);
+    free(r.host_bandwidth);
     free(r.flops);
     free(r.stage_rates);
     return code;

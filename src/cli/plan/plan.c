@@ -72,12 +72,17 @@ static const cli_option options[] = {
      .read = cli_read_layers, .user = &chosen.layers},
     {"experts", "HOW",
      "ranks have a part of each expert (inside) or some experts (whole) (default: inside, unless "
-     "its quantisation blocks make the parts too unequal; inference)",
+     "its quantisation blocks make the parts too unequal); host, or host:LAYERS for the first "
+     "layers, keeps experts in the host's memory, also as whole,host (inference)",
      .read = cli_read_experts, .user = &chosen.experts},
     {"bandwidth", "B,B,...",
      "bytes per second that each rank reads from its memory, such as 50G; predicts the generation "
      "of tokens (inference)",
      .read = read_list, .user = &chosen.bandwidth},
+    {"host-bandwidth", "B,B,...",
+     "bytes per second that each rank reads from the host's memory, for --bandwidth with "
+     "--experts host",
+     .read = read_list, .user = &chosen.host_bandwidth},
     {"gflops", "R,R,...",
      "10^9 operations per second of each rank; predicts the reading of prompts (inference)",
      .read = read_list, .user = &chosen.gflops},
@@ -137,7 +142,9 @@ static void help(FILE *out)
         "Predictions of inference: a step of generating takes, on the slowest rank, the bytes of "
         "its "
         "weights and of half of its cache (sequences are half full on average) divided by "
-        "--bandwidth, and with several ranks 2 all-reduces per layer and 2 more of --latency each; "
+        "--bandwidth, in addition those that it reads of experts on the host divided by "
+        "--host-bandwidth, and with several ranks 2 all-reduces per layer and 2 more of --latency "
+        "each; "
         "it gives a token per sequence. A token of a prompt takes 2 operations per element of the "
         "matrices of the slowest rank, divided by --gflops. Both are upper limits.\n"
         "\n"
@@ -214,6 +221,7 @@ static int run(int argc, char **argv)
     plan_list_free(&chosen.full);
     plan_list_free(&chosen.layerwise);
     plan_list_free(&chosen.bandwidth);
+    plan_list_free(&chosen.host_bandwidth);
     plan_list_free(&chosen.gflops);
     free(chosen.layers.values);
     return code;

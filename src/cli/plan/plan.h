@@ -26,10 +26,11 @@ typedef struct plan_options {
     plan_list gather, full, layerwise;
     tsr_dtype dtype, cache_dtype; /* this and the next two: of inference and clusters */
     int64_t context, sequences;
-    int64_t stages; /* this and the next four: of inference */
+    int64_t stages; /* this and the next five: of inference */
     cli_layers layers;
-    tsr_expert_division experts;
-    plan_list bandwidth, gflops;            /* for each rank; one value applies to all ranks */
+    cli_experts experts;
+    /* for each rank; one value applies to all ranks */
+    plan_list bandwidth, host_bandwidth, gflops;
     double latency_us;                      /* of an all-reduce; < 0: not given */
     const char *hosts, *links, *rank_rates; /* of clusters: files */
     const char *goal;                       /* of clusters: generation, prompt or training */

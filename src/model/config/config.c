@@ -423,6 +423,25 @@ int tsr__config_first_experts(const tsr_model_config *config)
     return first;
 }
 
+static int expert_layers_before(const tsr_model_config *c, int layer)
+{
+    int count = 0;
+    for (int i = 0; i < layer; i++)
+        count += tsr__config_layer(c, i)->experts != NULL;
+    return count;
+}
+
+int tsr__config_expert_layers(const tsr_model_config *config)
+{
+    return expert_layers_before(config, config->layers);
+}
+
+bool tsr__config_host_experts(const tsr_model_config *config, int layer, int count)
+{
+    return layer >= 0 && count > 0 && tsr__config_layer(config, layer)->experts &&
+           expert_layers_before(config, layer) < count;
+}
+
 const tsr_model_experts *tsr__config_experts(const tsr_model_config *config)
 {
     const int first = tsr__config_first_experts(config);

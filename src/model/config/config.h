@@ -107,6 +107,11 @@ tsr_status tsr__config_read(const tsr__model_files *files, tsr__config **out) TS
 const tsr_model_layer *tsr__config_layer(const tsr_model_config *config, int layer);
 /* Returns how many layers, from the first on, have no experts. */
 int tsr__config_first_experts(const tsr_model_config *config);
+/* Returns the number of layers with experts. */
+int tsr__config_expert_layers(const tsr_model_config *config);
+/* Returns whether the experts of a layer are in the host's memory if those of `count` layers are.
+ */
+bool tsr__config_host_experts(const tsr_model_config *config, int layer, int count);
 /* Removes the biases for the choice of experts. Returns whether there were any. */
 bool tsr__config_clear_choice_biases(tsr__config *config);
 /* Returns the description of the first layer with experts, or NULL. */

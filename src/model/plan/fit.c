@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "model/config/config.h"
 #include "model/plan/plan.h"
 
 /* Returns how many bytes a rank lacks. memory_bytes 0: no limit. */
@@ -98,6 +99,30 @@ static tsr_status find_dtype(const tsr__model_plan *plan, const tsr_model_plan_p
     return TSR_OK;
 }
 
+/* Finds the smallest number of layers whose experts, in the host's memory, would make room enough.
+ */
+static tsr_status find_host_experts(const tsr__model_plan *plan,
+                                    const tsr_model_plan_params *params,
+                                    const uint64_t *memory_bytes, int *out)
+{
+    tsr_model_plan_params p = *params;
+    uint64_t lacks = 0;
+    int rank, low = params->host_experts, high = tsr__config_expert_layers(plan->weights->config);
+    if (low >= high)
+        return TSR_OK;
+    p.host_experts = high;
+    TSR__TRY(missing(plan, &p, memory_bytes, &lacks, &rank));
+    if (lacks > 0)
+        return TSR_OK;
+    while (high - low > 1) { /* `high` fits, `low` does not */
+        p.host_experts = low + (high - low) / 2;
+        TSR__TRY(missing(plan, &p, memory_bytes, &lacks, &rank));
+        *(lacks > 0 ? &low : &high) = p.host_experts;
+    }
+    *out = high;
+    return TSR_OK;
+}
+
 tsr_status tsr__model_plan_fit(const tsr__model_plan *plan, const tsr_model_plan_params *params,
                                const uint64_t *memory_bytes, tsr_model_fit *out)
 {
@@ -107,6 +132,7 @@ tsr_status tsr__model_plan_fit(const tsr__model_plan *plan, const tsr_model_plan
         const uint64_t each = smallest(memory_bytes, params->ranks);
         TSR__TRY(find_ranks(plan, params, each, &fit.ranks));
         TSR__TRY(find_dtype(plan, params, memory_bytes, &fit.dtype));
+        TSR__TRY(find_host_experts(plan, params, memory_bytes, &fit.host_experts));
     }
     *out = fit;
     return TSR_OK;
@@ -167,18 +193,25 @@ static void add_lack(const tsr_model_plan_params *p, const tsr_model_rank_plan *
 static void add_advice(const tsr_model_plan_params *p, const tsr_model_fit *fit, size_t size,
                        char *text)
 {
-    if (fit->ranks == 0 && fit->dtype == 0) {
+    const char *before = "";
+    if (fit->ranks == 0 && fit->dtype == 0 && fit->host_experts == 0) {
         ADD(text, size, "no more %s and no other dtype would fit",
             p->stages > 1 ? "stages" : "ranks");
         return;
     }
-    if (fit->ranks > 0 && p->stages > 1)
-        ADD(text, size, "%d stages of this size", fit->ranks / (p->ranks / p->stages));
-    else if (fit->ranks > 0)
-        ADD(text, size, "%d ranks of this size", fit->ranks);
-    if (fit->dtype != 0)
-        ADD(text, size, "%sthe dtype %s", fit->ranks > 0 ? ", or " : "",
-            tsr_dtype_name(fit->dtype));
+    if (fit->ranks > 0) {
+        ADD(text, size, "%d %s of this size",
+            p->stages > 1 ? fit->ranks / (p->ranks / p->stages) : fit->ranks,
+            p->stages > 1 ? "stages" : "ranks");
+        before = ", or ";
+    }
+    if (fit->dtype != 0) {
+        ADD(text, size, "%sthe dtype %s", before, tsr_dtype_name(fit->dtype));
+        before = ", or ";
+    }
+    if (fit->host_experts > 0)
+        ADD(text, size, "%sexperts of %d layer%s in the host's memory (--experts host:%d)", before,
+            fit->host_experts, fit->host_experts == 1 ? "" : "s", fit->host_experts);
     ADD(text, size, " would fit");
 }
 

@@ -290,8 +290,8 @@ static bool has_outside(const tsr_model_config *c, const tsr__planned *item, end
 }
 
 /* Adds the bytes of a rank's part of a parameter to the rank's plan. */
-static void add_item(const tsr__kept *kept, const tsr__planned *item, const share *s, ends of,
-                     tsr_model_rank_plan *out)
+static void add_item(const tsr__kept *kept, const tsr__planned *item, const share *s,
+                     const tsr_model_plan_params *p, ends of, tsr_model_rank_plan *out)
 {
     const tsr_model_layer *layer = tsr__config_layer(kept->config, item->layer);
     const tsr__weight_part part = part_of(item, s, layer);
@@ -303,6 +303,16 @@ static void add_item(const tsr__kept *kept, const tsr__planned *item, const shar
     const uint64_t elements = tsr__weight_part_elements(&part),
                    bytes = tsr__dtype_bytes(dtype, elements);
     const bool is_embedding = starts(item->ours, "embedding.");
+    const double used = item->experts > 0
+                            ? (double)layer->experts->used / (double)layer->experts->count
+                            : 1; /* a token uses as large a part of a rank's experts as of all */
+    if (item->experts > 0 && item->ndim == 2 &&
+        tsr__config_host_experts(kept->config, item->layer, p->host_experts)) {
+        out->host_bytes += bytes;
+        out->host_token_bytes += (uint64_t)llround((double)bytes * used);
+        out->token_parameters += (uint64_t)llround((double)elements * used);
+        return;
+    }
     *(is_norm(item->ours)                ? &out->norm_bytes
       : is_embedding || is_positions     ? &out->embedding_bytes
       : starts(item->ours, "attention.") ? &out->attention_bytes
@@ -313,12 +323,8 @@ static void add_item(const tsr__kept *kept, const tsr__planned *item, const shar
      * these tables. The embedding is a table where it is not also the head. */
     if (is_positions || (is_embedding && !(kept->config->tied && of.last)))
         return;
-    /* A token uses some of the experts, on a rank as large a part of them as of all. */
-    double used = 1;
-    if (item->experts > 0) {
-        used = (double)layer->experts->used / (double)layer->experts->count;
+    if (item->experts > 0)
         out->expert_bytes += bytes;
-    }
     out->token_bytes += (uint64_t)llround((double)bytes * used);
     out->token_parameters += item->ndim == 2 ? (uint64_t)llround((double)elements * used) : 0;
 }
@@ -337,7 +343,7 @@ static uint64_t cache_bytes(const tsr_model_config *c, const tsr_model_plan_para
 
 /* Params --------------------------------------------------------------------------------------- */
 
-tsr_status tsr__model_plan_check(tsr_model_plan_params *p)
+tsr_status tsr__model_plan_check(const tsr_model_config *c, tsr_model_plan_params *p)
 {
     static const tsr_partition_params even = {.struct_size = sizeof even};
     p->partition = p->partition ? p->partition : &even;
@@ -355,6 +361,10 @@ tsr_status tsr__model_plan_check(tsr_model_plan_params *p)
     TSR__REQUIRE(p->context >= 0 && p->context <= TSR_MODEL_MAX_CONTEXT,
                  "model: context is %" PRId64 "; 1 to %d is possible", p->context,
                  TSR_MODEL_MAX_CONTEXT);
+    TSR__REQUIRE(p->host_experts <= 0 || tsr__config_experts(c),
+                 "model: host_experts is set, but no layer of the model has experts");
+    TSR__REQUIRE(p->host_experts >= 0, "model: host_experts is %d; it must be at least 0",
+                 p->host_experts);
     TSR__REQUIRE(tsr__dtype_is_float(p->cache_dtype),
                  "model: the cache cannot be %s; f32, f16 and bf16 are possible",
                  tsr_dtype_name(p->cache_dtype));
@@ -374,7 +384,7 @@ static void plan_rank(const tsr__model_plan *plan, const tsr_model_plan_params *
         if (item->layer < 0
                 ? has_outside(c, item, of)
                 : item->layer >= out->first_layer && item->layer < out->first_layer + out->layers)
-            add_item(&d->kept, item, share_of(d, rank, item->layer), of, out);
+            add_item(&d->kept, item, share_of(d, rank, item->layer), p, of, out);
     }
     out->heads = (int64_t)s->heads.count;
     out->kv_heads = (int64_t)s->kv_heads.count;
@@ -424,7 +434,7 @@ tsr_status tsr__model_plan_layers(const tsr__model_plan *plan, const tsr_model_p
             const tsr__planned *item = &plan->items[i];
             tsr_model_rank_plan one = {0};
             if (item->layer >= 0 || has_outside(c, item, of))
-                add_item(&d.kept, item, share_of(&d, r, item->layer), of, &one);
+                add_item(&d.kept, item, share_of(&d, r, item->layer), p, of, &one);
             bytes[item->layer >= 0 ? item->layer : c->layers] += one.weight_bytes;
         }
     }
@@ -472,7 +482,7 @@ tsr_status tsr_model_plan(const tsr_model_file *file, const tsr_model_plan_param
         TSR__TRY(TSR__TAKE_PART(tsr_partition_params, p.partition, &partition));
         p.partition = &partition;
     }
-    TSR__TRY(tsr__model_plan_check(&p));
+    TSR__TRY(tsr__model_plan_check(&file->config->public, &p));
     TSR__TRY(tsr__struct_check_out_array("tsr_model_rank_plan", (uint64_t)p.ranks, ranks));
     if (fit)
         TSR__TRY(tsr__struct_check_out("tsr_model_fit", fit));

@@ -28,7 +28,8 @@ void tsr__model_plan_finish(tsr__model_plan *plan);
 
 /* Checks params, and replaces those that are 0 by the values that this means, except for `context`.
  * The other functions need such params; for them, a context of 0 means that no cache counts. */
-tsr_status tsr__model_plan_check(tsr_model_plan_params *params) TSR_NODISCARD;
+tsr_status tsr__model_plan_check(const tsr_model_config *config,
+                                 tsr_model_plan_params *params) TSR_NODISCARD;
 
 /* Computes what each rank holds if stage s has layers[s] layers: out[params->ranks]. */
 tsr_status tsr__model_plan_ranks(const tsr__model_plan *plan, const tsr_model_plan_params *params,
