@@ -21,6 +21,8 @@
 #include "tensor/float_conversion.h"
 
 #define PIECE_BYTES ((size_t)4 << 20)
+/* The bytes that are read at once of rows that alternate with those of another parameter. */
+#define RUN_BYTES ((uint64_t)256 << 10)
 
 void tsr__weight_reader_init(const tsr__model_files *files, tsr_stream *stream, int ranks,
                              tsr__weight_reader *out)
@@ -39,6 +41,7 @@ void tsr__weight_reader_finish(tsr__weight_reader *r)
     for (int i = 0; i < TSR__WEIGHT_THREADS; i++) {
         tsr__free(r->staging[i].raw);
         tsr__free(r->staging[i].scratch);
+        tsr__free(r->staging[i].run);
     }
     tsr__free(r->pending);
     tsr__free(r->converted);
@@ -123,13 +126,36 @@ static uint64_t bytes_of(const piece *p, tsr_dtype dtype)
     return tsr__dtype_bytes(dtype, (uint64_t)(p->rows * p->part->columns));
 }
 
+/* Reads rows of a piece that alternate with rows of another parameter, in runs of both. */
+static tsr_status read_runs(const tsr__weight_source *source, tsr__weight_staging *staging,
+                            const piece *p, const segment *s, int64_t head, char *out)
+{
+    const int64_t row = p->part->first_row + p->first;
+    const uint64_t stride = s->row_bytes * (uint64_t)p->weight->row_step;
+    const int64_t most = (int64_t)tsr__max_u64(1, RUN_BYTES / stride);
+    for (int64_t i = 0; i < p->rows; i += most) {
+        const int64_t count = p->rows - i < most ? p->rows - i : most;
+        const uint64_t bytes = (uint64_t)(count - 1) * stride + s->bytes;
+        TSR__TRY(tsr__need_staging(&staging->run, &staging->run_bytes, bytes, 1));
+        TSR__TRY(tsr__weight_source_read_open(
+            source, p->weight->file, row_in_file(p->weight, row + i) * s->row_bytes + s->at, bytes,
+            staging->run));
+        for (int64_t k = 0; k < count; k++)
+            memcpy(out + (uint64_t)our_row(head, i + k) * s->bytes,
+                   (char *)staging->run + (uint64_t)k * stride, s->bytes);
+    }
+    return TSR_OK;
+}
+
 /* Reads rows of a piece, of which row i goes to out + our_row(head, i) · s->bytes. */
-static tsr_status read_rows(const tsr__weight_source *source, const piece *p, const segment *s,
-                            int64_t head, char *out)
+static tsr_status read_rows(const tsr__weight_source *source, tsr__weight_staging *staging,
+                            const piece *p, const segment *s, int64_t head, char *out)
 {
     const tsr_shard_param *file = p->weight->file;
     const int64_t row = p->part->first_row + p->first;
-    if (s->bytes == s->row_bytes && head == 0 && p->weight->row_step == 1)
+    if (p->weight->row_step > 1)
+        return read_runs(source, staging, p, s, head, out);
+    if (s->bytes == s->row_bytes && head == 0)
         return tsr__weight_source_read_open(source, file,
                                             row_in_file(p->weight, row) * s->row_bytes,
                                             s->bytes * (uint64_t)p->rows, out);
@@ -180,12 +206,12 @@ static tsr_status fetch_rows(const tsr__weight_source *source, tsr__weight_stagi
                              const piece *p, const segment *s, char *out)
 {
     if (same_bytes(p->weight, p->dtype))
-        return read_rows(source, p, s, p->weight->interleaved_head, out);
+        return read_rows(source, staging, p, s, p->weight->interleaved_head, out);
     TSR__TRY(
         tsr__need_staging(&staging->raw, &staging->raw_bytes, s->bytes * (uint64_t)p->rows, 1));
     if (p->weight->file->block_count > 1)
         TSR__TRY(tsr__need_floats(&staging->scratch, &staging->scratch_count, (size_t)s->elements));
-    TSR__TRY(read_rows(source, p, s, 0, staging->raw));
+    TSR__TRY(read_rows(source, staging, p, s, 0, staging->raw));
     return convert_rows(staging, p, s, out);
 }
 

@@ -11,9 +11,9 @@
 
 /* Staging memory of one thread. */
 typedef struct tsr__weight_staging {
-    void *raw;
+    void *raw, *run; /* `run`: rows of two parameters */
     float *scratch;
-    size_t raw_bytes, scratch_count;
+    size_t raw_bytes, run_bytes, scratch_count;
 } tsr__weight_staging;
 
 /* A part that is to be read straight to its place in memory. */
