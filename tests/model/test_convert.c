@@ -1569,6 +1569,170 @@ START_TEST(merged_experts_are_read)
 }
 END_TEST
 
+/* A GGUF file that is being written: descriptions of tensors, and their weights. */
+typedef struct arranged {
+    bytes tensors, weights;
+    uint64_t count;
+} arranged;
+
+static void arrange(arranged *to, const char *name, const char *dtype, int ndim,
+                    const int64_t *shape, const uint8_t *data, size_t size)
+{
+    put_text(&to->tensors, name);
+    put_integer(&to->tensors, (uint64_t)ndim, 4);
+    for (int d = ndim - 1; d >= 0; d--)
+        put_integer(&to->tensors, (uint64_t)shape[d], 8);
+    ck_assert(strcmp(dtype, "f32") == 0 || strcmp(dtype, "f16") == 0);
+    put_integer(&to->tensors, strcmp(dtype, "f16") == 0, 4);
+    put_integer(&to->tensors, to->weights.size, 8);
+    put_bytes(&to->weights, data, size);
+    put_zeros(&to->weights, (32 - size % 32) % 32);
+    to->count++;
+}
+
+/* Adds a tensor for each expert, as in files of before April 2024. */
+static void arrange_apart(arranged *to, const tsr_shard_param *p, const uint8_t *data)
+{
+    const char *at = strstr(p->name, "_exps.");
+    const size_t each = p->size_bytes / (size_t)p->shape[0];
+    for (int e = 0; e < (int)p->shape[0]; e++) {
+        char name[128];
+        snprintf(name, sizeof name, "%.*s.%d.weight", (int)(at - p->name), p->name, e);
+        arrange(to, name, p->dtype, 2, p->shape + 1, data + (size_t)e * each, each);
+    }
+}
+
+/* Adds the rows of gate and of up of each expert as one tensor. */
+static void arrange_gate_up(arranged *to, const char *path, const tsr_shard_list *list,
+                            const tsr_shard_param *gate, const uint8_t *data)
+{
+    char name[128];
+    const size_t each = gate->size_bytes / (size_t)gate->shape[0];
+    const int64_t shape[3] = {gate->shape[0], 2 * gate->shape[1], gate->shape[2]};
+    uint8_t *both = malloc(2 * gate->size_bytes), *up = NULL;
+    snprintf(name, sizeof name, "%.*sffn_up_exps.weight",
+             (int)(strstr(gate->name, "ffn_gate") - gate->name), gate->name);
+    for (uint64_t i = 0; i < tsr_shard_list_param_count(list); i++)
+        if (strcmp(tsr_shard_list_param(list, i)->name, name) == 0)
+            up = read_tensor(path, tsr_shard_list_param(list, i));
+    ck_assert(both && up);
+    for (size_t e = 0; e < (size_t)gate->shape[0]; e++) {
+        memcpy(both + 2 * e * each, data + e * each, each);
+        memcpy(both + (2 * e + 1) * each, up + e * each, each);
+    }
+    snprintf(name, sizeof name, "%.*sffn_gate_up_exps.weight",
+             (int)(strstr(gate->name, "ffn_gate") - gate->name), gate->name);
+    arrange(to, name, gate->dtype, 3, shape, both, 2 * gate->size_bytes);
+    free(both);
+    free(up);
+}
+
+/* Copies a GGUF file to one with another arrangement of experts. */
+static void arrange_experts(const char *from, const char *to, bool apart)
+{
+    tsr__file file;
+    ck_assert_ok(tsr__file_open(from, &file));
+    tsr__gguf gguf = {.file = &file};
+    uint64_t tensors, keys;
+    char *text;
+    arranged out = {.count = 0};
+    bytes all = {0};
+    ck_assert_ok(tsr__gguf_head(&gguf, &tensors, &keys));
+    const uint64_t keys_at = gguf.at;
+    for (uint64_t i = 0; i < keys; i++) {
+        uint32_t type;
+        ck_assert_ok(tsr__gguf_name(&gguf, "key"));
+        ck_assert_ok(tsr__gguf_u32(&gguf, "type", &type));
+        ck_assert_ok(tsr__gguf_skip(&gguf, type));
+    }
+    const uint64_t keys_end = gguf.at;
+    tsr_shard_list *list = open_list(from);
+    for (uint64_t i = 0; i < tensors; i++) {
+        const tsr_shard_param *p = tsr_shard_list_param(list, i);
+        uint8_t *data = read_tensor(from, p);
+        if (apart && strstr(p->name, "_exps."))
+            arrange_apart(&out, p, data);
+        else if (!apart && strstr(p->name, "ffn_gate_exps."))
+            arrange_gate_up(&out, from, list, p, data);
+        else if (apart || !strstr(p->name, "ffn_up_exps."))
+            arrange(&out, p->name, p->dtype, p->ndim, p->shape, data, p->size_bytes);
+        free(data);
+    }
+    tsr_shard_list_destroy(&list);
+    put_gguf_head(&all, 3, out.count, keys);
+    ck_assert_ok(tsr__file_load(&file, keys_at, keys_end - keys_at, "the keys", &text));
+    put_bytes(&all, text, keys_end - keys_at);
+    tsr__free(text);
+    tsr__file_close(&file);
+    put_bytes(&all, out.tensors.data, out.tensors.size);
+    put_zeros(&all, (32 - all.size % 32) % 32);
+    put_bytes(&all, out.weights.data, out.weights.size);
+    FILE *written = fopen(to, "wb");
+    ck_assert(written && fwrite(all.data, 1, all.size, written) == all.size);
+    ck_assert_int_eq(fclose(written), 0);
+    free(out.tensors.data);
+    free(out.weights.data);
+    free(all.data);
+}
+
+START_TEST(arranged_experts_are_read)
+{
+    static const char glm[] = TEST_DATA "/model/families/glm4moe/glm4moe-f16.gguf";
+    ck_assert_ok(convert_model(glm, at("usual.gguf"), NULL, NULL));
+    for (int apart = 0; apart < 2; apart++) {
+        arrange_experts(glm, at("arranged.gguf"), apart);
+        ck_assert_ok(
+            convert_model(at("arranged.gguf"), at(apart ? "a.gguf" : "b.gguf"), NULL, NULL));
+        ck_assert_int_eq(compare(at(apart ? "a.gguf" : "b.gguf"), at("usual.gguf")),
+                         count_others(at("usual.gguf"), "none"));
+    }
+}
+END_TEST
+
+/* Mixtral as Transformers 5 names it. */
+START_TEST(mixtral_with_other_names)
+{
+    static const char *const inside[][2] = {
+        {"input_layernorm.weight", "8"},    {"post_attention_layernorm.weight", "8"},
+        {"self_attn.q_proj.weight", "8,8"}, {"self_attn.k_proj.weight", "4,8"},
+        {"self_attn.v_proj.weight", "4,8"}, {"self_attn.o_proj.weight", "8,8"},
+        {"mlp.gate.weight", "2,8"},         {"mlp.experts.gate_up_proj", "2,12,8"},
+        {"mlp.experts.down_proj", "2,8,6"},
+    };
+    static char header[4096], path[160];
+    bytes weights = {0};
+    const uint8_t zeros[2 * 12 * 8 * 2] = {0};
+    tsr_model_file *file = NULL;
+    header[0] = '\0';
+    add_merged(header, sizeof header, &weights, "model.embed_tokens.weight", "16,8", zeros, 256);
+    add_merged(header, sizeof header, &weights, "lm_head.weight", "16,8", zeros, 256);
+    add_merged(header, sizeof header, &weights, "model.norm.weight", "8", zeros, 16);
+    for (size_t i = 0; i < sizeof inside / sizeof *inside; i++) {
+        char name[128];
+        int sizes[3] = {1, 1, 1};
+        (void)sscanf(inside[i][1], "%d,%d,%d", &sizes[0], &sizes[1], &sizes[2]);
+        snprintf(name, sizeof name, "model.layers.0.%s", inside[i][0]);
+        add_merged(header, sizeof header, &weights, name, inside[i][1], zeros,
+                   (size_t)(sizes[0] * sizes[1] * sizes[2]) * 2);
+    }
+    strcat(header, "}");
+    bytes all = safetensors_file(header, weights.size);
+    ck_assert_int_eq(mkdir(at("mixtral"), 0777), 0);
+    folder_write(&work, "mixtral/model.safetensors", (char *)all.data, all.size, path);
+    static const char config[] =
+        "{\"architectures\": [\"MixtralForCausalLM\"], \"model_type\": \"mixtral\", "
+        "\"hidden_size\": 8, \"intermediate_size\": 6, \"num_hidden_layers\": 1, "
+        "\"num_attention_heads\": 2, \"num_key_value_heads\": 1, \"vocab_size\": 16, "
+        "\"max_position_embeddings\": 32, \"rms_norm_eps\": 1e-5, \"hidden_act\": \"silu\", "
+        "\"num_local_experts\": 2, \"num_experts_per_tok\": 1}";
+    folder_write(&work, "mixtral/config.json", config, sizeof config - 1, path);
+    ck_assert_ok(tsr_model_file_open(at("mixtral"), &file));
+    tsr_model_file_close(&file);
+    free(all.data);
+    free(weights.data);
+}
+END_TEST
+
 START_TEST(recorded_families_there_and_back)
 {
     char hf[256], gguf[256];
@@ -1666,6 +1830,8 @@ TESTS(convert)
                         (int)(sizeof recorded / sizeof *recorded));
     tcase_add_test(tests, experts_there_and_back);
     tcase_add_test(tests, merged_experts_are_read);
+    tcase_add_test(tests, arranged_experts_are_read);
+    tcase_add_test(tests, mixtral_with_other_names);
     tcase_add_loop_test(tests, text_models_inside_others, 0, 2);
     tcase_add_test(tests, llama_3);
     tcase_add_loop_test(tests, tokenizers_travel, 0, 3);

@@ -260,27 +260,55 @@ static const tsr__weight_name *name_of(const tsr__weights *w, int layer, const c
 /* Returns whether each expert has a tensor of its own. */
 static bool has_asterisk(const tsr__weights *w, const tsr__weight_name *name)
 {
-    return !w->merged_experts && strchr(w->files->gguf ? name->gguf : name->hf, '*') != NULL;
+    return w->experts == TSR__EXPERTS_APART ||
+           (w->experts == TSR__EXPERTS_USUAL &&
+            strchr(w->files->gguf ? name->gguf : name->hf, '*') != NULL);
 }
 
-/* Replaces the ending of a name that has an asterisk by that of merged experts. */
-static void write_merged(const tsr__weight_name *name, char text[NAME_SIZE])
+/* Replaces `old` in a name, which has it at most once. */
+static void replace(const char *old, const char *new, char text[NAME_SIZE])
+{
+    char after[NAME_SIZE];
+    char *at = strstr(text, old);
+    if (!at)
+        return;
+    snprintf(after, sizeof after, "%s", at + strlen(old));
+    snprintf(at, NAME_SIZE - (size_t)(at - text), "%s%s", new, after);
+}
+
+/* Makes the name that a parameter has in files with this arrangement of experts. */
+static void write_arrangement(const tsr__weights *w, const char *ours, const tsr__weight_name *name,
+                              char text[NAME_SIZE])
 {
     char *at = strchr(text, '*');
-    if (at)
-        snprintf(at, NAME_SIZE - (size_t)(at - text), "%s",
-                 strcmp(name->ours, "mlp.experts.down") == 0 ? "down_proj" : "gate_up_proj");
+    const bool is_matrix = strstr(ours, ".weight") != NULL;
+    switch (w->experts) {
+    case TSR__EXPERTS_USUAL:
+        break;
+    case TSR__EXPERTS_MERGED:
+        if (at)
+            snprintf(at, NAME_SIZE - (size_t)(at - text), "%s",
+                     strcmp(name->ours, "mlp.experts.down") == 0 ? "down_proj" : "gate_up_proj");
+        replace("block_sparse_moe.", "mlp.", text);
+        break;
+    case TSR__EXPERTS_APART:
+        replace("_exps.", ".*.", text);
+        break;
+    case TSR__EXPERTS_GATE_UP:
+        if (is_matrix) {
+            replace("ffn_gate_exps", "ffn_gate_up_exps", text);
+            replace("ffn_up_exps", "ffn_gate_up_exps", text);
+        }
+        break;
+    }
 }
 
 /* Replaces the asterisk of a name. */
 static void write_expert(int64_t expert, char text[NAME_SIZE])
 {
-    char after[NAME_SIZE];
-    char *at = strchr(text, '*');
-    if (!at)
-        return;
-    snprintf(after, sizeof after, "%s", at + 1);
-    snprintf(at, NAME_SIZE - (size_t)(at - text), "%" PRId64 "%s", expert, after);
+    char number[24];
+    snprintf(number, sizeof number, "%" PRId64, expert);
+    replace("*", number, text);
 }
 
 static void write_name(const tsr__weights *w, int layer, const char *ours,
@@ -297,8 +325,7 @@ static void write_name(const tsr__weights *w, int layer, const char *ours,
     else
         snprintf(text, NAME_SIZE, "%s%s%d.%s%s", w->prefix, w->family->hf_block, layer, name->hf,
                  ending);
-    if (w->merged_experts)
-        write_merged(name, text);
+    write_arrangement(w, ours, name, text);
 }
 
 static bool same_name(const tsr__weights *w, const tsr__weight_name *a, const tsr__weight_name *b)
@@ -345,8 +372,10 @@ static void place_expert_rows(const tsr__weights *w, const char *ours, const tsr
                is_bias = strcmp(strrchr(ours, '.'), ".bias") == 0;
     const char *const others[2][2] = {{"mlp.experts.gate.weight", "mlp.experts.up.weight"},
                                       {"mlp.experts.gate.bias", "mlp.experts.up.bias"}};
+    const bool together =
+        w->experts == TSR__EXPERTS_MERGED || (w->experts == TSR__EXPERTS_GATE_UP && !is_bias);
     if ((!is_gate && !is_up) ||
-        !(w->merged_experts || same_name(w, name_of(w, 0, others[is_bias][is_gate]), name)))
+        !(together || same_name(w, name_of(w, 0, others[is_bias][is_gate]), name)))
         return;
     const bool alternates = w->family->hf_gate_up_alternates && !w->files->gguf;
     out->all_rows = 2 * out->rows;
@@ -556,17 +585,39 @@ static void find_arrangement(tsr__weights *w)
         w->transposed = false;
 }
 
-/* Finds out whether a folder of a family with a tensor for each expert has them merged. */
-static void find_merged(tsr__weights *w)
+/* Returns whether the files have a parameter of the first expert of a layer where an arrangement
+ * has it. */
+static bool has_arrangement(tsr__weights *w, tsr__expert_tensors experts, int layer,
+                            const char *ours)
 {
     char text[NAME_SIZE];
+    const tsr__weight_name *name = name_of(w, layer, ours);
+    if (!name)
+        return false;
+    w->experts = experts;
+    write_name(w, layer, ours, name, text);
+    write_expert(0, text);
+    w->experts = TSR__EXPERTS_USUAL;
+    return tsr__model_files_find(w->files, text) != NULL;
+}
+
+/* Finds out how the files arrange experts. What has neither arrangement lacks the tensors that the
+ * family's names say. */
+static void find_experts(tsr__weights *w)
+{
+    static const char down[] = "mlp.experts.down.weight", gate[] = "mlp.experts.gate.weight";
     const int layer = tsr__config_first_experts(w->config);
-    const tsr__weight_name *name = name_of(w, layer, "mlp.experts.down.weight");
-    if (layer == w->config->layers || !name || !has_asterisk(w, name))
+    const tsr__weight_name *name = name_of(w, layer, down);
+    if (layer == w->config->layers || !name)
         return;
-    write_name(w, layer, "mlp.experts.down.weight", name, text);
-    write_merged(name, text);
-    w->merged_experts = tsr__model_files_find(w->files, text) != NULL;
+    if (!w->files->gguf) {
+        if (strchr(name->hf, '*') && has_arrangement(w, TSR__EXPERTS_MERGED, layer, down))
+            w->experts = TSR__EXPERTS_MERGED;
+    } else if (has_arrangement(w, TSR__EXPERTS_APART, layer, down)) {
+        w->experts = TSR__EXPERTS_APART;
+    } else if (has_arrangement(w, TSR__EXPERTS_GATE_UP, layer, gate)) {
+        w->experts = TSR__EXPERTS_GATE_UP;
+    }
 }
 
 /* Calls `visit` for each parameter of the model, of experts for that of each expert. */
@@ -635,6 +686,6 @@ tsr_status tsr__weights_init(const tsr__model_files *files, const tsr_model_conf
     };
     find_prefix(out);
     find_arrangement(out);
-    find_merged(out);
+    find_experts(out);
     return each(out, check_one, NULL);
 }

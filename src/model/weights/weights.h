@@ -7,6 +7,19 @@
 #include "model/weights/files.h"
 #include "tessera/layer.h"
 
+/* How files arrange the matrices of experts. */
+typedef enum tsr__expert_tensors {
+    TSR__EXPERTS_USUAL = 0, /* as the family's names say */
+    /* Folders: gate and up of all experts in one tensor, "gate_up_proj", and down in another,
+     * "down_proj", instead of tensors for each expert, as Transformers 5 keeps them in memory. What
+     * Mixtral's names call "block_sparse_moe" is then "mlp". */
+    TSR__EXPERTS_MERGED,
+    /* GGUF files of before April 2024: a tensor for each expert, such as "ffn_gate.3.weight". */
+    TSR__EXPERTS_APART,
+    /* GGUF files: the rows of gate and then those of up in one tensor, "ffn_gate_up_exps". */
+    TSR__EXPERTS_GATE_UP
+} tsr__expert_tensors;
+
 /* How a model's files name and arrange weights. */
 typedef struct tsr__weights {
     const tsr__model_files *files;
@@ -14,9 +27,7 @@ typedef struct tsr__weights {
     const tsr__family *family;
     const char *prefix; /* starts names in Hugging Face files: hf_prefix or "" */
     bool transposed;    /* matrices of layers are [in, out] */
-    /* A folder has gate and up of all experts in one tensor, "gate_up_proj", and down in another,
-     * "down_proj", instead of tensors for each expert, as Transformers 5 keeps them in memory. */
-    bool merged_experts;
+    tsr__expert_tensors experts;
 } tsr__weights;
 
 /* The place of one of our parameters: rows first_row … first_row + rows − 1 of a tensor
