@@ -359,16 +359,17 @@ static const struct family {
     const char *name, *gguf, *hf;
     bool elsewhere;
 } families[] = {
-    {"smollm3", "f16", "f16", false},     {"granite", "f16", "f16", false},
-    {"olmo2", "f16", "f16", false},       {"olmo3", "f16", "f16", false},
-    {"gemma2", "f16", "f16", false},      {"gemma3", "f16", "f16", false},
-    {"phi3", "f16", "f16", false},        {"phi3short", "f16", "f16", false},
-    {"ministral3", "f16", "f16", false},  {"gptoss", "mxfp4", "hf", false},
-    {"qwen2moe", NULL, "f16", false},     {"qwen2moe", "f16", NULL, true},
-    {"glm4moe", "f16", NULL, false},      {"glm4moe", NULL, "f16", true},
-    {"qwen3moe", "f16", "f16", true},     {"qwen3moe", "q8_0", NULL, true},
-    {"qwen3moe_k", "q4_k_m", NULL, true}, {"mixtral", "f16", "f16", true},
-    {"granitemoe", "f16", "f16", true},   {"minimaxm2", "f16", "f16", true},
+    {"smollm3", "f16", "f16", false},    {"granite", "f16", "f16", false},
+    {"olmo2", "f16", "f16", false},      {"olmo3", "f16", "f16", false},
+    {"gemma2", "f16", "f16", false},     {"gemma3", "f16", "f16", false},
+    {"phi3", "f16", "f16", false},       {"phi3short", "f16", "f16", false},
+    {"ministral3", "f16", "f16", false}, {"gptoss", NULL, "hf", false},
+    {"qwen2moe", NULL, "f16", false},    {"qwen2moe", "f16", NULL, true},
+    {"glm4moe", "f16", NULL, false},     {"glm4moe", NULL, "f16", true},
+    {"qwen3moe", "f16", "f16", true},    {"qwen3moe", "q8_0", NULL, false},
+    {"gptoss", "mxfp4", NULL, true},     {"qwen3moe_k", "q4_k_m", NULL, true},
+    {"mixtral", "f16", "f16", true},     {"granitemoe", "f16", "f16", true},
+    {"minimaxm2", "f16", "f16", true},
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 
@@ -441,6 +442,25 @@ CASE(golden_whole_experts, "golden: folders and GGUF files of families, with who
                 &(manner){.model = *tsr_model_params(.group = group, .partition = &weighted,
                                                      .expert_division = TSR_EXPERT_DIVISION_WHOLE),
                           .prefill = 7});
+}
+
+/* Ranks of two drivers in the mixed job; one rank has no expert of any layer. */
+CASE(golden_three, "golden: gpt-oss and Qwen 3 on three ranks, with whole experts")
+{
+    const double rates[3] = {2, 0, 1};
+    const tsr_partition_params weighted = {
+        .struct_size = sizeof weighted, .kind = TSR_PARTITION_WEIGHTED, .rates = rates};
+    if (ranks != 3) {
+        case_skip("%d ranks", ranks);
+        return;
+    }
+    for (int i = 0; i < FAMILIES; i++)
+        if (strcmp(families[i].name, "gptoss") == 0 || strcmp(families[i].name, "qwen3moe") == 0)
+            check_family(
+                &families[i],
+                &(manner){.model = *tsr_model_params(.group = group, .partition = &weighted,
+                                                     .expert_division = TSR_EXPERT_DIVISION_WHOLE),
+                          .prefill = 64});
 }
 
 CASE(golden_families_stages, "stages: folders and GGUF files of families on two stages")
