@@ -1553,6 +1553,7 @@ typedef struct tsr_model_params {
     tsr_expert_division expert_division;
    _Bool 
         recompute;
+    int host_experts;
 } tsr_model_params;
 TSR_API tsr_status tsr_model_open(const tsr_model_file *file,
                                                 const tsr_model_params *params, tsr_model **out);
@@ -1570,6 +1571,7 @@ typedef struct tsr_model_stats {
     uint64_t open_ns;
     int64_t heads, kv_heads;
     int first_layer, layers;
+    uint64_t host_bytes;
 } tsr_model_stats;
 TSR_API tsr_status tsr_model_get_stats(const tsr_model *model, tsr_model_stats *out);
 typedef struct tsr_model_plan_params {
@@ -1584,6 +1586,7 @@ typedef struct tsr_model_plan_params {
     const int *stage_layers;
     const double *stage_rates;
     tsr_expert_division expert_division;
+    int host_experts;
 } tsr_model_plan_params;
 typedef struct tsr_model_rank_plan {
     size_t struct_size;
@@ -1600,6 +1603,7 @@ typedef struct tsr_model_rank_plan {
     int first_layer, layers;
     int64_t experts, expert_hidden;
     uint64_t expert_bytes;
+    uint64_t host_bytes, host_token_bytes;
 } tsr_model_rank_plan;
 typedef struct tsr_model_fit {
     size_t struct_size;
@@ -1607,6 +1611,7 @@ typedef struct tsr_model_fit {
     int rank;
     int ranks;
     tsr_dtype dtype;
+    int host_experts;
 } tsr_model_fit;
 TSR_API tsr_status tsr_model_plan(const tsr_model_file *file,
                                                 const tsr_model_plan_params *params,
