@@ -93,6 +93,15 @@ typedef struct tsr_generator tsr_generator;
  * valid during the call. */
 typedef void (*tsr_logits_fn)(void *user, int sequence, int64_t position, const float *logits);
 
+#define TSR_MAX_DRAFT_TOKENS 15
+
+/* Where drafts of the next tokens come from. */
+typedef enum tsr_draft {
+    TSR_DRAFT_NONE = 0,
+    /* from the text so far: what followed its last two to four tokens when they occurred before */
+    TSR_DRAFT_NGRAM = 1
+} tsr_draft;
+
 typedef struct tsr_generator_params {
     size_t struct_size;
     tsr_model *model;
@@ -146,6 +155,15 @@ typedef struct tsr_generator_params {
      * again. The tokens and log-probabilities have the same bits as without. Needs `piece`, a
      * multiple of 64 or less than that, and no `logits`. */
     bool prefix_cache;
+    /* Speculation: passes for the next tokens also compute what is likely to follow them, up to
+     * draft_tokens tokens of each of at most 8 sequences, so that one pass, and one set of
+     * collective operations, may give the tokens of several steps. Tokens are chosen by the same
+     * draws as without, from logits that differ by rounding only, because passes with more rows
+     * use other kernels. How many drafts there are follows how often they were right and what
+     * passes cost; steps with and without drafts are compared from time to time, and most steps are
+     * of the faster kind. Must be the same on all ranks. */
+    tsr_draft draft;
+    int draft_tokens; /* at most TSR_MAX_DRAFT_TOKENS; 0: 4 */
 } tsr_generator_params;
 #define tsr_generator_params(...)                                                                  \
     (&(tsr_generator_params){.struct_size = sizeof(tsr_generator_params), __VA_ARGS__})
@@ -279,6 +297,8 @@ typedef struct tsr_generator_stats {
     /* At present: sequences that have not ended; those among them that have no pages; the cache's
      * pages; those that nothing uses; and those of the prefix cache */
     int64_t running, waiting, pages, free_pages, prefix_pages;
+    /* With `draft`: drafts that were computed, and those of them that were chosen. */
+    uint64_t drafted_tokens, accepted_tokens;
 } tsr_generator_stats;
 /* Errors: TSR_ERR_INVALID for a NULL. */
 TSR_API TSR_NODISCARD tsr_status tsr_generator_get_stats(const tsr_generator *generator,

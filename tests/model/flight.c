@@ -1,6 +1,6 @@
-/* Tests passes in flight: texts, ends and the cache are those of generators that wait for each
- * token, and the host does not wait while the device has nothing to do. With several ranks nothing
- * is in flight, which shows that the parameter is accepted. */
+/* Tests passes in flight, and drafts: texts, ends and the cache are those of generators that wait
+ * for each token, and the host does not wait while the device has nothing to do. With several ranks
+ * nothing is in flight, which shows that the parameter is accepted. */
 #include <math.h>
 
 #include "base/fault.h"
@@ -26,13 +26,18 @@ static void close_family(void)
     made_finish(&made);
 }
 
+static int draft_tokens; /* of the generators; 0: no drafts */
+static tsr_generator_stats drafted;
+
 static tsr_generator *generator_of(int sequences, int64_t cache_tokens, int ahead)
 {
     tsr_generator *generator = NULL;
-    OK(tsr_generator_create(tsr_generator_params(.model = model, .sequences = sequences,
-                                                 .prefill = 4, .cache_tokens = cache_tokens,
-                                                 .ahead = ahead),
-                            &generator));
+    OK(tsr_generator_create(
+        tsr_generator_params(.model = model, .sequences = sequences, .prefill = 4,
+                             .cache_tokens = cache_tokens, .ahead = ahead,
+                             .draft = draft_tokens > 0 ? TSR_DRAFT_NGRAM : TSR_DRAFT_NONE,
+                             .draft_tokens = draft_tokens),
+        &generator));
     return generator;
 }
 
@@ -106,6 +111,9 @@ static void tell(int ahead, const tsr_sampling_params *sampling, int32_t stop, s
     OK(tsr_generator_continue(generator, 0, 1, more, 0)); /* until the context is full */
     for (int i = 0; i < 5; i++)
         note(generator, s);
+    memset(&drafted, 0, sizeof drafted);
+    drafted.struct_size = sizeof drafted;
+    OK(tsr_generator_get_stats(generator, &drafted));
     tsr_generator_destroy(&generator);
 }
 
@@ -149,6 +157,92 @@ CASE(flight_same, "flight: the same tokens, ends and lengths as without")
             compare(&got, &want, aheads[i]);
         }
     }
+    close_family();
+}
+
+CASE(draft_same, "draft: the same tokens, ends and lengths as without")
+{
+    static const tsr_sampling_params samplings[] = {
+        {.temperature = 0},
+        {.temperature = 0.2, .top_k = 20, .seed = 9},
+        {.temperature = 0.3, .top_p = 0.8, .repetition_penalty = 1.05, .seed = 3},
+        {.presence_penalty = 0.1}};
+    static const int lengths[] = {1, 4, TSR_MAX_DRAFT_TOKENS};
+    static story want, got;
+    uint64_t right = 0, all = 0;
+    open_family(3);
+    for (size_t p = 0; p < sizeof samplings / sizeof *samplings; p++) {
+        tsr_sampling_params sampling = samplings[p];
+        sampling.struct_size = sizeof sampling;
+        draft_tokens = 0;
+        tell(TSR_GENERATOR_WAITS, &sampling, -1, &want);
+        CHECK(drafted.drafted_tokens == 0, "drafts that nobody asked for");
+        for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+            draft_tokens = lengths[i];
+            tell(TSR_GENERATOR_WAITS, &sampling, -1, &got);
+            compare(&got, &want, lengths[i]);
+            right += drafted.accepted_tokens;
+            all += drafted.drafted_tokens;
+        }
+    }
+    draft_tokens = 0;
+    CHECK(right > 0 && right < all, "%llu of %llu drafts were right; some must be, not all",
+          (unsigned long long)right, (unsigned long long)all);
+    close_family();
+}
+
+/* Makes a text of `most` tokens with drafts that are always computed, and compares it with one
+ * without any. Returns how many drafts were right. */
+static uint64_t long_text(const tsr_sampling_params *sampling, int most)
+{
+    tsr_generator_stats stats = TSR_INIT(tsr_generator_stats);
+    tsr_generator *with, *without;
+    draft_tokens = 3;
+    with = generator_of(1, 0, 0);
+    draft_tokens = 0;
+    without = generator_of(1, 0, 0);
+    add_sequence(with, 2, sampling, most, -1);
+    add_sequence(without, 2, sampling, most, -1);
+    for (int i = 0; i < most; i++) {
+        tsr_generated a[SEQUENCES], b[SEQUENCES];
+        int counts[2];
+        tsr__drafts_set(with, 3);
+        OK(step_tokens(with, a, &counts[0]));
+        OK(step_tokens(without, b, &counts[1]));
+        CHECK(counts[0] == 1 && counts[1] == 1 && a[0].token == b[0].token &&
+                  a[0].finish == b[0].finish,
+              "token %d is %d, not %d", i, (int)a[0].token, (int)b[0].token);
+        if (a[0].finish != TSR_FINISH_NONE)
+            break;
+    }
+    OK(tsr_generator_get_stats(with, &stats));
+    tsr_generator_destroy(&with);
+    tsr_generator_destroy(&without);
+    return stats.accepted_tokens;
+}
+
+CASE(draft_always, "draft: texts to the end of the context with drafts in every pass")
+{
+    uint64_t right = 0;
+    open_family(3);
+    for (uint64_t seed = 0; seed < 4; seed++)
+        right +=
+            long_text(tsr_sampling_params(.temperature = seed == 0 ? 0 : 0.25, .seed = seed), 1000);
+    CHECK(right > 0, "no draft was right");
+    close_family();
+}
+
+CASE(draft_refusals, "draft: wrong params")
+{
+    tsr_generator *generator = NULL;
+    open_family(3);
+    FAILS(tsr_generator_create(tsr_generator_params(.model = model, .draft = (tsr_draft)2),
+                               &generator),
+          TSR_ERR_INVALID, "generator: draft is 2, not a tsr_draft");
+    FAILS(tsr_generator_create(tsr_generator_params(.model = model, .draft = TSR_DRAFT_NGRAM,
+                                                    .draft_tokens = TSR_MAX_DRAFT_TOKENS + 1),
+                               &generator),
+          TSR_ERR_INVALID, "generator: draft_tokens is 16; 0 to 15 is possible");
     close_family();
 }
 

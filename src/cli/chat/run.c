@@ -52,7 +52,8 @@ static tsr_status open_chat(chat *c)
         c->end_count = inference_end_tokens(c->tokenizer, INFERENCE_MAX_END_TOKENS, c->end);
     return tsr_generator_create(
         tsr_generator_params(.model = c->job.model, .sequences = 1, .context = c->context,
-                             .cache_dtype = o->cache_dtype, .prefill = o->prefill),
+                             .cache_dtype = o->cache_dtype, .prefill = o->prefill,
+                             .draft = o->draft.from, .draft_tokens = o->draft.tokens),
         &c->generator);
 }
 

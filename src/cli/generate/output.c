@@ -108,6 +108,8 @@ static void add_timings(json_t *document, const generate_summary *summary,
     cli_json_u64(object, "generated_tokens", stats->generated_tokens);
     cli_json_real(object, "generated_s", (double)stats->generated_ns * 1e-9);
     add_rate(object, "generated_tokens_per_s", stats->generated_tokens, stats->generated_ns);
+    cli_json_u64(object, "drafted_tokens", stats->drafted_tokens);
+    cli_json_u64(object, "accepted_tokens", stats->accepted_tokens);
 }
 
 void generate_print_json(const generate_summary *summary, int count, const generate_result *results)
@@ -161,6 +163,9 @@ void generate_print_stats(const generate_summary *summary)
     describe_speed(stats->generated_tokens, stats->generated_ns, text, sizeof text);
     cli_say("generate: loaded in %s; prompt: %s; text: %s",
             cli_duration((double)model.open_ns, load), prompt, text);
+    if (stats->drafted_tokens > 0)
+        cli_say("generate: %" PRIu64 " of %" PRIu64 " drafts were right", stats->accepted_tokens,
+                stats->drafted_tokens);
 }
 
 void generate_note_ends(int64_t context, int count, const generate_result *results)

@@ -60,7 +60,8 @@ static tsr_status create_generator(job *j)
                              .context = j->base.context, .cache_dtype = o->cache_dtype,
                              .prefill = o->prefill, .logits = keep_logits, .user = j,
                              .logits_positions = generate_chosen.logits,
-                             .log_probabilities = generate_chosen.json),
+                             .log_probabilities = generate_chosen.json, .draft = o->draft.from,
+                             .draft_tokens = o->draft.tokens),
         &j->generator);
 }
 

@@ -11,6 +11,12 @@
 #include "cli/lib/stages.h"
 #include "tessera/tessera.h"
 
+/* Where drafts of the next tokens come from, and how many a pass has; 0: the default. */
+typedef struct inference_draft {
+    tsr_draft from;
+    int tokens;
+} inference_draft;
+
 typedef struct inference_options {
     const char *model;
     int64_t max_tokens;
@@ -23,6 +29,7 @@ typedef struct inference_options {
     cli_stages stages;
     bool allow_int8;
     tsr_precision precision;
+    inference_draft draft;
     const char *device;
     double timeout;
 } inference_options;
@@ -70,6 +77,10 @@ extern inference_options inference_chosen;
      "the most tokens of a prompt in one pass (default: 256; 512 on one large GPU; fewer with "    \
      "stages)",                                                                                    \
      .integer = &inference_chosen.prefill, .low = 1, .high = 1 << 20},                             \
+    {"draft", "HOW",                                                                               \
+     "compute several tokens in one pass where the text so far suggests what follows: 'ngram', or " \
+     "'ngram:N' for up to N of them (default: none); the text is the same",                        \
+     .read = inference_read_draft, .user = &inference_chosen.draft},                               \
     {"allow-int8", NULL,                                                                           \
      "round activations to 8 bits where a GPU multiplies them faster, for q4_0, q5_0 and q8_0",    \
      .flag = &inference_chosen.allow_int8},                                                        \
@@ -112,6 +123,9 @@ extern inference_options inference_chosen;
 extern char inference_format_help[600];
 void inference_list_formats(void);
 bool inference_read_format(void *user, const char *text, char *problem, size_t size);
+
+/* Reads the option --draft into an inference_draft. */
+bool inference_read_draft(void *user, const char *text, char *problem, size_t size);
 
 /* Returns params for choosing tokens. */
 tsr_sampling_params inference_sampling(void);

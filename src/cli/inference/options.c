@@ -1,5 +1,9 @@
 /* The options that the commands share: their defaults, and their conversion to params. */
+#include <stdio.h>
+#include <string.h>
+
 #include "cli/inference/inference.h"
+#include "cli/lib/numbers.h"
 
 inference_options inference_chosen = {
     .temperature = 0.8,
@@ -18,4 +22,22 @@ tsr_sampling_params inference_sampling(void)
                                  .top_p = o->top_p > 0 ? o->top_p : TSR_ZERO,
                                  .min_p = o->min_p,
                                  .repetition_penalty = o->repetition_penalty};
+}
+
+bool inference_read_draft(void *user, const char *text, char *problem, size_t size)
+{
+    static const char name[] = "ngram";
+    inference_draft *draft = user;
+    const size_t length = sizeof name - 1;
+    int64_t tokens = 0;
+    const bool named = strncmp(text, name, length) == 0;
+    if (!named || (text[length] != '\0' &&
+                   (text[length] != ':' ||
+                    !cli_read_integer(text + length + 1, 1, TSR_MAX_DRAFT_TOKENS, &tokens)))) {
+        snprintf(problem, size, "takes ngram, or ngram:N with N from 1 to %d, not '%.40s'",
+                 TSR_MAX_DRAFT_TOKENS, text);
+        return false;
+    }
+    *draft = (inference_draft){TSR_DRAFT_NGRAM, (int)tokens};
+    return true;
 }

@@ -69,6 +69,10 @@ void serve_metrics_write(const serve_server *s, serve_text *out)
               "Tokens of prompts that were found in the prefix cache.", s->stats.cached_tokens);
     add_value(out, "prompt_tokens_computed_total", "counter",
               "Tokens of prompts that were computed, some of them again.", s->stats.prompt_tokens);
+    add_value(out, "draft_tokens_total", "counter", "Drafts of tokens that were computed.",
+              s->stats.drafted_tokens);
+    add_value(out, "draft_tokens_accepted_total", "counter", "Drafts that were chosen.",
+              s->stats.accepted_tokens);
     add_value(out, "preemptions_total", "counter",
               "How often a text had to wait for pages of the cache and was computed again.",
               s->stats.preemptions);

@@ -95,7 +95,8 @@ static tsr_status open_part(serve_server *s)
                                  .context = s->job.context,
                                  .cache_dtype = inference_chosen.cache_dtype,
                                  .cache_tokens = cache_tokens, .prefill = inference_chosen.prefill,
-                                 .piece = serve_chosen.piece,
+                                 .piece = serve_chosen.piece, .draft = inference_chosen.draft.from,
+                                 .draft_tokens = inference_chosen.draft.tokens,
                                  .prefix_cache = !serve_chosen.no_prefix_cache),
             &s->generator);
     return status;

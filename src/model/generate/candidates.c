@@ -26,11 +26,11 @@ typedef struct candidate {
 } candidate;
 
 struct tsr__candidates {
-    /* [sequences, MOST], in memory that the host reads: this rank's largest logits, and their
-     * indices in its part of the vocabulary */
+    /* [rows, MOST], where a sequence has a row, and one for each draft, in memory that the host
+     * reads: this rank's largest logits, and their indices in its part of the vocabulary */
     tsr_tensor *values, *indices;
-    candidate *own; /* [sequences, MOST] */
-    candidate *all; /* [ranks, sequences, MOST] */
+    candidate *own; /* [rows, MOST] */
+    candidate *all; /* [ranks, rows, MOST] */
 };
 
 void tsr__candidates_destroy(tsr__candidates **candidates)
@@ -49,7 +49,8 @@ void tsr__candidates_destroy(tsr__candidates **candidates)
 tsr_status tsr__candidates_create(const tsr_generator *g, tsr__candidates **out)
 {
     const tsr_model *m = g->model;
-    const int64_t shape[2] = {g->params.sequences, MOST};
+    const int64_t drafts = g->params.draft != TSR_DRAFT_NONE ? g->params.draft_tokens : 0;
+    const int64_t shape[2] = {g->params.sequences * (1 + drafts), MOST};
     if (!m->is_last || tsr_group_size(m->group) == 1 || g->params.log_probabilities ||
         g->params.logits_positions > 0)
         return TSR_OK;

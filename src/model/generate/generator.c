@@ -12,6 +12,7 @@
 /* The tokens of a prompt in one pass. Large GPUs need more of them to occupy all processors. */
 #define USUAL_PREFILL 256
 #define LARGE_GPU_PREFILL 512
+#define USUAL_DRAFTS 4
 #define LARGE_GPU_PROCESSORS 64
 
 /* Creating ----------------------------------------------------------------------------------- */
@@ -34,6 +35,7 @@ void tsr_generator_destroy(tsr_generator **generator)
     for (int i = 0; g->sequences && i < g->count; i++)
         finish_sequence(&g->sequences[i]);
     tsr__flight_destroy(&g->flight);
+    tsr__drafts_destroy(&g->drafts);
     tsr__candidates_destroy(&g->candidates);
     tsr__prefix_destroy(&g->prefix);
     tsr_kv_cache_destroy(&g->cache);
@@ -117,6 +119,13 @@ static tsr_status check_params(tsr_generator_params *p)
     TSR__REQUIRE(p->ahead >= TSR_GENERATOR_WAITS && p->ahead <= TSR_GENERATOR_MAX_AHEAD,
                  "generator: ahead is %d; %d to %d is possible", p->ahead, TSR_GENERATOR_WAITS,
                  TSR_GENERATOR_MAX_AHEAD);
+    TSR__REQUIRE((unsigned)p->draft <= TSR_DRAFT_NGRAM, "generator: draft is %d, not a tsr_draft",
+                 (int)p->draft);
+    TSR__REQUIRE(p->draft_tokens >= 0 && p->draft_tokens <= TSR_MAX_DRAFT_TOKENS,
+                 "generator: draft_tokens is %d; 0 to %d is possible", p->draft_tokens,
+                 TSR_MAX_DRAFT_TOKENS);
+    if (p->draft_tokens == 0)
+        p->draft_tokens = USUAL_DRAFTS;
     if (!p->logits)
         p->logits_positions = 0;
     if (p->cache_dtype == 0)
@@ -168,7 +177,7 @@ static tsr_status create_memory(tsr_generator *g)
     g->sequences = tsr__calloc(count, sizeof *g->sequences);
     g->logits = tsr__calloc(count, vocabulary * sizeof *g->logits);
     g->ids = tsr__calloc(count > prefill ? count : prefill, sizeof *g->ids);
-    g->votes = tsr__calloc(count + 1, sizeof *g->votes);
+    g->votes = tsr__calloc(count + 2, sizeof *g->votes);
     g->chosen = tsr__calloc(count, sizeof *g->chosen);
     g->log_probabilities = tsr__calloc(count, sizeof *g->log_probabilities);
     g->generated = tsr__calloc(count, sizeof *g->generated);
@@ -183,6 +192,7 @@ static tsr_status create_memory(tsr_generator *g)
             return TSR_ERR_NO_MEMORY;
     }
     TSR__TRY(tsr__flight_create(g, &g->flight));
+    TSR__TRY(tsr__drafts_create(g, &g->drafts));
     TSR__TRY(tsr__candidates_create(g, &g->candidates));
     return create_cache(g);
 }
@@ -400,6 +410,7 @@ tsr_status tsr_generator_remove(tsr_generator *g, int number)
     TSR__REQUIRE(number >= 0 && number < g->count && g->sequences[number].used,
                  "generator: there is no sequence %d", number);
     tsr__flight_discard(g);
+    tsr__drafts_drop(g, number);
     TSR__TRY(tsr_kv_cache_remove(g->cache, g->sequences[number].cache));
     if (g->prefix)
         tsr__prefix_leave(g->prefix, g->sequences[number].block);

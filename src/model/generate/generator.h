@@ -52,6 +52,8 @@ typedef enum tsr__same {
 
 /* Passes whose tokens stay on the device until the host reads them; see flight.c. */
 typedef struct tsr__flight tsr__flight;
+/* Tokens that are computed before they are chosen; see draft.c. */
+typedef struct tsr__drafts tsr__drafts;
 /* The memory in which ranks exchange their most likely tokens; see candidates.c. */
 typedef struct tsr__candidates tsr__candidates;
 
@@ -61,6 +63,7 @@ struct tsr_generator {
     tsr_model *model;
     tsr_kv_cache *cache;
     tsr__flight *flight;         /* NULL: each step waits for its logits */
+    tsr__drafts *drafts;         /* NULL: no speculation */
     tsr__candidates *candidates; /* NULL: all logits are gathered */
     tsr__prefix *prefix;         /* NULL: prompts are always computed */
     int64_t page_tokens, pages;  /* of the cache */
@@ -72,7 +75,7 @@ struct tsr_generator {
     float *logits;               /* [count, vocabulary]: from which the next tokens are chosen */
     float *shown;                /* [prefill, vocabulary]: logits for the caller only; or NULL */
     int32_t *ids;                /* [max(count, prefill)] */
-    int32_t *votes;              /* [count + 1]: of each sequence, and of interrupts */
+    int32_t *votes;  /* [count + 2]: of each sequence, of interrupts, and of the length of drafts */
     int32_t *chosen; /* [count]: by sequence, the token that the device has chosen, or -1 */
     double *log_probabilities; /* [count]: those of the chosen tokens */
     /* [count, TSR_MAX_TOP_LOG_PROBABILITIES]: of the same tokens; NULL: not wanted yet */
@@ -146,6 +149,38 @@ tsr_status tsr__flight_step(tsr_generator *generator, int count, const int *numb
                             int32_t *tokens, bool *chosen) TSR_NODISCARD;
 /* Takes the tokens of all passes in flight back from the cache. */
 void tsr__flight_discard(tsr_generator *generator);
+
+/* draft.c */
+
+/* *out stays NULL if the params do not want drafts. */
+tsr_status tsr__drafts_create(const tsr_generator *generator, tsr__drafts **out) TSR_NODISCARD;
+/* Sets *drafts to NULL. */
+void tsr__drafts_destroy(tsr__drafts **drafts);
+/* If a sequence's last token is the draft that follows in the cache, copies the logits after it to
+ * logits[vocabulary], adds 1 to `seen`, and returns true. Otherwise drops its drafts. */
+bool tsr__drafts_take(tsr_generator *generator, int number, float *logits);
+/* Takes a sequence's drafts from the cache. */
+void tsr__drafts_drop(tsr_generator *generator, int number);
+/* Finds drafts for a pass of these sequences, of which only the last token is not in the cache, and
+ * returns the largest number. tokens[count] become the tokens of each: the last one and its drafts.
+ * The pass then has the ids tsr__drafts_ids [count, largest + 1], and a row of logits for each, of
+ * the sequences tsr__drafts_numbers [count · (largest + 1)], at tsr__drafts_logits. */
+int tsr__drafts_propose(tsr_generator *generator, int count, const int *numbers, int64_t *tokens);
+const int32_t *tsr__drafts_ids(const tsr_generator *generator);
+const int *tsr__drafts_numbers(const tsr_generator *generator);
+float *tsr__drafts_logits(const tsr_generator *generator);
+/* Keeps the logits of a pass for this step and later ones, and notes how long it took. */
+void tsr__drafts_keep(tsr_generator *generator, int count, const int *numbers, int largest,
+                      uint64_t ns);
+/* Returns the logits after the last token of a sequence that the pass had. */
+const float *tsr__drafts_first(const tsr_generator *generator, int number);
+/* Returns whether the next token of one of these sequences needs this file. */
+bool tsr__drafts_are_on(const tsr_generator *generator, int count, const int *numbers);
+/* Notes how long this rank took for the tokens of a step. */
+void tsr__drafts_measure(tsr_generator *generator, int tokens, uint64_t ns);
+/* Returns how many drafts passes should have, in this rank's opinion; and sets this number. */
+int32_t tsr__drafts_wish(const tsr_generator *generator);
+void tsr__drafts_set(tsr_generator *generator, int32_t length);
 
 /* limits.c */
 

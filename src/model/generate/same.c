@@ -25,9 +25,9 @@ void tsr__generator_note_settings(tsr_generator *g)
     for (int i = 0; i < TSR__SAME_COUNT; i++)
         g->same[i] = TSR__HASH_START;
     const int64_t settings[] = {
-        p->sequences,   p->context,          p->cache_tokens,      (int64_t)p->cache_dtype,
-        p->prefill,     p->logits_positions, p->log_probabilities, p->piece,
-        p->prefix_cache};
+        p->sequences,    p->context,          p->cache_tokens,      (int64_t)p->cache_dtype,
+        p->prefill,      p->logits_positions, p->log_probabilities, p->piece,
+        p->prefix_cache, (int64_t)p->draft,   p->draft_tokens};
     add(g, TSR__SAME_SETTINGS, settings, sizeof settings);
 }
 

@@ -33,7 +33,10 @@ typedef struct run {
     const int *cached;  /* [micro-batches · rows]: sequences of the cache */
     const int *numbers; /* [micro-batches · rows]: sequences of the generator */
     const int32_t *ids; /* [micro-batches · rows, tokens] */
-    int64_t shown;      /* the logits of so many first tokens are copied to g->shown */
+    /* [rows]: how many of `tokens` each sequence has; NULL: all. Logits are then those of every
+     * token, [rows, tokens, vocabulary], and `numbers` is [rows · tokens] */
+    const int64_t *counts;
+    int64_t shown; /* the logits of so many first tokens are copied to g->shown */
     /* the first micro-batch whose logits are needed; those of all later ones are needed, too */
     int first_with_logits;
     /* for each micro-batch from that one on: [rows, vocabulary], the logits of the last tokens;
@@ -41,10 +44,23 @@ typedef struct run {
     float *logits;
 } run;
 
+static tsr_status run_every_logits(const run *r, const tsr_tensor *features)
+{
+    const int rows = r->rows * (int)r->tokens;
+    const int64_t shape[3] = {rows, 1, r->g->model->config->width};
+    tsr_tensor *each = NULL;
+    TSR__TRY(tsr_tensor_reshape(features, 3, shape, &each));
+    const tsr_status status = tsr__candidate_logits(r->g, each, 0, rows, r->numbers, r->logits);
+    tsr_tensor_destroy(&each);
+    return status;
+}
+
 static tsr_status run_logits(const run *r, int micro_batch, const tsr_tensor *features)
 {
     const size_t vocabulary = (size_t)r->g->model->config->vocabulary;
     const int number = micro_batch - r->first_with_logits;
+    if (r->counts)
+        return run_every_logits(r, features);
     if (r->shown > 0)
         TSR__TRY(tsr__model_logits(r->g->model, features, 0, r->shown, r->g->shown));
     return r->logits && number >= 0
@@ -62,7 +78,7 @@ static tsr_status run_forward(void *user, int micro_batch, const tsr_tensor *x, 
     int64_t tokens[TSR_GENERATOR_MAX_SEQUENCES];
     tsr_tensor *features = NULL;
     for (int i = 0; i < r->rows; i++)
-        tokens[i] = r->tokens;
+        tokens[i] = r->counts ? r->counts[i] : r->tokens;
     TSR__TRY(tsr_kv_cache_begin(r->g->cache, r->rows, r->cached + row, tokens, NULL));
     TSR__TRY(tsr__model_forward(m, r->g->cache, r->rows, r->tokens, r->ids + row * r->tokens, x,
                                 &features));
@@ -218,6 +234,51 @@ static int micro_batches_of(const tsr_generator *g, int count)
     return parts;
 }
 
+/* Computes the logits of the last token of each of these sequences and of its drafts. */
+static tsr_status decode_drafts(tsr_generator *g, int count, const int *numbers)
+{
+    const size_t vocabulary = (size_t)g->model->config->vocabulary;
+    int cached[TSR_GENERATOR_MAX_SEQUENCES];
+    int64_t tokens[TSR_GENERATOR_MAX_SEQUENCES];
+    const uint64_t start = tsr__now_ns();
+    const int longest = tsr__drafts_propose(g, count, numbers, tokens);
+    for (int i = 0; i < count; i++)
+        cached[i] = g->sequences[numbers[i]].cache;
+    run r = {.g = g,
+             .rows = count,
+             .tokens = longest + 1,
+             .cached = cached,
+             .numbers = tsr__drafts_numbers(g),
+             .ids = tsr__drafts_ids(g),
+             .counts = tokens,
+             .logits = tsr__drafts_logits(g)};
+    TSR__TRY(run_stages(&r, 1));
+    TSR__TRY(share(g, r.logits, (int64_t)count * r.tokens));
+    tsr__drafts_keep(g, count, numbers, longest, tsr__now_ns() - start);
+    for (int i = 0; i < count; i++) {
+        memcpy(logits_of(g, numbers[i]), tsr__drafts_first(g, numbers[i]),
+               vocabulary * sizeof *g->logits);
+        g->sequences[numbers[i]].seen++;
+    }
+    return TSR_OK;
+}
+
+/* Gets the logits that follow the last token of each of these sequences, some of which may have
+ * been computed with drafts. */
+static tsr_status decode_with_drafts(tsr_generator *g, int count, const int *numbers)
+{
+    int left[TSR_GENERATOR_MAX_SEQUENCES], rows = 0;
+    for (int i = 0; i < count; i++)
+        if (!tsr__drafts_take(g, numbers[i], logits_of(g, numbers[i])))
+            left[rows++] = numbers[i];
+    if (rows > 0)
+        TSR__TRY(decode_drafts(g, rows, left));
+    for (int i = 0; i < count; i++)
+        show_last(g, numbers[i]);
+    g->stats.generated_tokens += (uint64_t)count;
+    return TSR_OK;
+}
+
 /* Computes the logits that follow the last token of each of these sequences. */
 static tsr_status decode(tsr_generator *g, int count, const int *numbers)
 {
@@ -254,12 +315,15 @@ static tsr_status decode(tsr_generator *g, int count, const int *numbers)
 /* Agreement ---------------------------------------------------------------------------------- */
 
 /* Replaces votes[0 … count − 1] by the largest of all ranks, and sets *interrupted to whether a
- * rank was interrupted. */
+ * rank was interrupted. Rank 0 of the last stage says how many drafts the next pass has. */
 static tsr_status agree(tsr_generator *g, int count, bool *interrupted)
 {
     g->votes[count] = atomic_load(&g->interrupt);
-    TSR__TRY(tsr__model_all_max(g->model, g->votes, (uint64_t)count + 1));
+    const bool first = g->model->is_last && tsr_group_rank(g->model->group) == 0;
+    g->votes[count + 1] = first ? tsr__drafts_wish(g) : 0;
+    TSR__TRY(tsr__model_all_max(g->model, g->votes, (uint64_t)count + 2));
     *interrupted = g->votes[count] != 0;
+    tsr__drafts_set(g, g->votes[count + 1]);
     return TSR_OK;
 }
 
@@ -393,6 +457,10 @@ static tsr_status decode_or_choose(tsr_generator *g, int count, const int *numbe
 {
     int32_t tokens[TSR_GENERATOR_MAX_SEQUENCES];
     bool chosen = false;
+    if (tsr__drafts_are_on(g, count, numbers)) {
+        tsr__flight_discard(g);
+        return decode_with_drafts(g, count, numbers);
+    }
     TSR__TRY(tsr__flight_step(g, count, numbers, more, tokens, &chosen));
     if (!chosen)
         return decode(g, count, numbers);
@@ -416,7 +484,10 @@ static tsr_status compute_tokens(tsr_generator *g, int count, const int *numbers
     const uint64_t start = tsr__now_ns();
     const tsr__stream_counts before = tsr__stream_get_counts(g->model->stream);
     TSR__TRY(decode_or_choose(g, count, numbers, more));
-    g->stats.generated_ns += tsr__now_ns() - start;
+    const uint64_t ns = tsr__now_ns() - start;
+    g->stats.generated_ns += ns;
+    if (g->drafts)
+        tsr__drafts_measure(g, count, ns);
     count_waits(g, &before);
     return TSR_OK;
 }
@@ -509,8 +580,10 @@ static tsr_status step(tsr_generator *g, int running, const int *all, int prompt
         interrupt_all(g, running, all, g->generated);
     g->generated_count = interrupted ? running : given;
     for (int i = 0; i < g->generated_count; i++)
-        if (g->generated[i].finish != TSR_FINISH_NONE)
+        if (g->generated[i].finish != TSR_FINISH_NONE) {
             tsr__flight_discard(g);
+            tsr__drafts_drop(g, g->generated[i].sequence);
+        }
     return TSR_OK;
 }
 
