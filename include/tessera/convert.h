@@ -37,6 +37,11 @@ typedef struct tsr_convert_params {
     /* Instead of `dtype`, for GGUF files: a mixture of block formats, by one of the names that
      * tsr_convert_mixture_at gives, such as "q4_k_m". NULL: none. */
     const char *mixture;
+    /* An adapter (lora.h) whose products are added to the weights: a PEFT folder or a GGUF file of
+     * llama.cpp. Weights in block formats are added to as numbers, and quantised again. NULL: none.
+     */
+    const char *adapter;
+    double adapter_scale; /* multiplies what is added; 0: 1; TSR_ZERO: 0 */
 } tsr_convert_params;
 #define tsr_convert_params(...)                                                                    \
     (&(tsr_convert_params){.struct_size = sizeof(tsr_convert_params), __VA_ARGS__})
@@ -49,6 +54,7 @@ typedef struct tsr_convert_stats {
     uint64_t kept;
     uint64_t read_bytes;    /* bytes of weights in the source */
     uint64_t written_bytes; /* bytes of all files of the destination */
+    uint64_t merged;        /* weights to which the adapter was added */
 } tsr_convert_stats;
 
 /* Returns the name of a mixture, or NULL past the last one. A mixture chooses a block format for
@@ -86,8 +92,11 @@ TSR_API const char *tsr_convert_mixture_at(int index);
  * extension, if it exists and `replace` is false, if it is the source, for a value that is NaN,
  * infinite or too large for `dtype`, naming the tensor; TSR_ERR_UNSUPPORTED for a dtype, a
  * configuration or a tokenizer that the destination's format cannot express, naming it; TSR_ERR_IO,
- * also if the disk is full or `progress` returned false; TSR_ERR_NO_MEMORY. `params` and `out` may
- * be NULL. */
+ * also if the disk is full or `progress` returned false; TSR_ERR_NO_MEMORY. With an adapter also:
+ * TSR_ERR_NOT_FOUND for one of its files, or for a tensor whose other half is there;
+ * TSR_ERR_INVALID for a tensor that the model does not have or that has another shape, naming it;
+ * TSR_ERR_UNSUPPORTED for kinds of adapters that lora.h does not read, and for a weight in a format
+ * that cannot be written. `params` and `out` may be NULL. */
 TSR_API TSR_NODISCARD tsr_status tsr_model_convert(const tsr_model_file *source,
                                                    const char *destination,
                                                    const tsr_convert_params *params,

@@ -14,6 +14,7 @@ extern const cli_command cli_serve;
 extern const cli_command cli_generate;
 extern const cli_command cli_info;
 extern const cli_command cli_launch;
+extern const cli_command cli_merge;
 extern const cli_command cli_plan;
 extern const cli_command cli_quantize;
 extern const cli_command cli_tokenize;

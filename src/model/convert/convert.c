@@ -311,7 +311,8 @@ static tsr_status plan_target(tsr__conversion *c, const char *destination)
                                .prefix = c->source->family->hf_prefix,
                                .transposed = c->source->family->hf_transposed && !c->gguf};
     TSR__TRY(open_tokenizer(c));
-    return plan_tensors(c);
+    TSR__TRY(plan_tensors(c));
+    return tsr__addition_plan(c);
 }
 
 /* Tells the caller which tokens end a text in the source but not in the destination, except those
@@ -435,6 +436,7 @@ tsr_status tsr_model_convert(const tsr_model_file *source, const char *destinati
         tsr__struct_write(sizeof c->stats, &c->stats, out);
     tsr__output_finish(&c->output);
     tsr_tokenizer_close(&c->tokenizer);
+    tsr__addition_finish(c);
     for (size_t i = 0; i < c->count; i++)
         tsr__free(c->tensors[i].experts.sources);
     tsr__free(c->tensors);

@@ -97,7 +97,7 @@ static tsr_status convert_rows(tsr__tensor_copier *c, const tsr__converted *t, i
     const uint64_t from_bytes = t->from->size_bytes / (uint64_t)t->rows,
                    to_bytes = t->size_bytes / (uint64_t)t->rows;
     const bool moves = t->split_head > 0 || t->join_head > 0,
-               same = t->from_dtype == t->dtype && t->shift == 0;
+               same = t->from_dtype == t->dtype && t->shift == 0 && !t->addition;
     const void *out = c->raw;
     TSR__TRY(tsr__need_bytes(&c->raw, &c->raw_bytes, from_bytes * (uint64_t)rows));
     TSR__TRY(tsr__weight_source_read(&c->source, t->from, (uint64_t)first * from_bytes,
@@ -120,6 +120,8 @@ static tsr_status convert_rows(tsr__tensor_copier *c, const tsr__converted *t, i
     }
     for (int64_t i = 0; !same && t->shift != 0 && i < rows * t->columns; i++)
         c->values[i] += t->shift;
+    if (t->addition)
+        tsr__addition_add(t->addition, first, rows, t->columns, c->values);
     if (same)
         out = c->made;
     else
@@ -149,11 +151,13 @@ static tsr_status transpose_rows(tsr__tensor_copier *c, const tsr__converted *t,
         for (int64_t r = 0; r < rows; r++)
             c->values[r * t->columns + i] = column[r];
     }
+    if (t->addition)
+        tsr__addition_add(t->addition, first, rows, t->columns, c->values);
     TSR__TRY(tsr__tensor_encode(c, t, first, rows, to_bytes, &out));
     return tsr__tensor_write_rows(c, t, first, rows, out);
 }
 
-tsr_status tsr__tensor_convert(tsr__tensor_copier *c, const tsr__converted *t)
+static tsr_status convert_pieces(tsr__tensor_copier *c, const tsr__converted *t)
 {
     const int64_t head = t->split_head > 0 ? t->split_head : t->join_head;
     /* A piece is the range of the destination's rows that is converted at a time. It has whole
@@ -167,4 +171,15 @@ tsr_status tsr__tensor_convert(tsr__tensor_copier *c, const tsr__converted *t)
                                : convert_rows(c, t, first, rows));
     }
     return TSR_OK;
+}
+
+tsr_status tsr__tensor_convert(tsr__tensor_copier *c, const tsr__converted *t)
+{
+    if (!t->addition)
+        return convert_pieces(c, t);
+    tsr_status status = tsr__addition_begin(t->addition);
+    if (status == TSR_OK)
+        status = convert_pieces(c, t);
+    tsr__addition_end(t->addition);
+    return status;
 }

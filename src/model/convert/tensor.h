@@ -2,6 +2,7 @@
 #ifndef TSR_MODEL_CONVERT_TENSOR_H
 #define TSR_MODEL_CONVERT_TENSOR_H
 
+#include "model/convert/addition.h"
 #include "model/convert/output.h"
 #include "model/weights/source.h"
 #include "model/weights/weights.h"
@@ -41,8 +42,9 @@ typedef struct tsr__converted {
     /* The rows of a head, if they are in the order of adjacent pairs (see tsr__weight) in the
      * source only (split_head) or in the destination only (join_head); otherwise 0. */
     int64_t split_head, join_head;
+    tsr__addition *addition; /* what is added to rows; NULL: nothing */
     float shift; /* added to each element: 1 or −1 for weights of norms of which one file has them
-                    less 1 */
+              less 1 */
     uint64_t at; /* where the tensor starts in the destination's file */
     uint64_t size_bytes;
 } tsr__converted;

@@ -1,0 +1,153 @@
+#include "model/convert/addition.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/given.h"
+#include "model/convert/conversion.h"
+#include "tessera/quant.h"
+
+/* Planning ------------------------------------------------------------------------------------- */
+
+static tsr__converted *find_tensor(tsr__conversion *c, const char *name)
+{
+    for (size_t i = 0; i < c->count; i++)
+        if (strcmp(c->tensors[i].name, name) == 0)
+            return &c->tensors[i];
+    return NULL;
+}
+
+/* Checks that the destination's format can hold a changed weight. */
+static tsr_status check_dtype(const tsr__converted *t)
+{
+    const tsr_quant_format *format = tsr_quant_format_of(t->dtype);
+    if (!format || format->quantizes)
+        return TSR_OK;
+    return tsr__fail(
+        TSR_ERR_UNSUPPORTED,
+        "convert: tensor %s is %s, in which a changed weight cannot be written; choose "
+        "another type",
+        t->name, format->name);
+}
+
+static tsr_status plan_parameter(tsr__conversion *c, int layer, const tsr__parameter *p)
+{
+    tsr__adapter_module module;
+    tsr__weight to;
+    char name[TSR__WEIGHT_NAME];
+    TSR__TRY(tsr__adapter_find(c->adapter, c->source, layer, p, &module));
+    if (!module.a)
+        return TSR_OK;
+    TSR__TRY(tsr__weight_place(&c->target, layer, p->ours, 0, &to, name));
+    tsr__converted *t = find_tensor(c, name);
+    TSR__REQUIRE(t, "convert: the destination has no tensor %s", name);
+    TSR__TRY(check_dtype(t));
+    tsr__addition *addition = tsr__calloc(1, sizeof *addition);
+    if (!addition)
+        return TSR_ERR_NO_MEMORY;
+    module.scale *= tsr__given_double(c->params->adapter_scale, 1);
+    *addition = (tsr__addition){.next = t->addition,
+                                .adapter = c->adapter,
+                                .module = module,
+                                .first_row = to.first_row,
+                                .interleaved_head = to.interleaved_head,
+                                .transposed = to.transposed};
+    t->addition = addition;
+    c->stats.merged++;
+    return TSR_OK;
+}
+
+tsr_status tsr__addition_plan(tsr__conversion *c)
+{
+    tsr__parameter p;
+    if (!c->params->adapter)
+        return TSR_OK;
+    c->adapter = tsr__calloc(1, sizeof *c->adapter);
+    if (!c->adapter)
+        return TSR_ERR_NO_MEMORY;
+    TSR__TRY(tsr__adapter_open(c->params->adapter, c->adapter));
+    const char *family = c->source->family->gguf, *own = c->adapter->architecture;
+    TSR__REQUIRE(*own == '\0' || strcmp(own, family) == 0,
+                 "adapter: the adapter is for architecture '%s'; the model's is '%s'", own, family);
+    for (int layer = -1; layer < c->config->layers; layer++)
+        for (int i = 0; tsr__weights_parameter(c->config, layer, i, &p); i++)
+            TSR__TRY(plan_parameter(c, layer, &p));
+    return tsr__adapter_check_used(c->adapter, c->config);
+}
+
+void tsr__addition_finish(tsr__conversion *c)
+{
+    for (size_t i = 0; i < c->count; i++)
+        while (c->tensors[i].addition) {
+            tsr__addition *first = c->tensors[i].addition;
+            c->tensors[i].addition = first->next;
+            tsr__free(first);
+        }
+    if (c->adapter)
+        tsr__adapter_finish(c->adapter);
+    tsr__free(c->adapter);
+}
+
+/* Values --------------------------------------------------------------------------------------- */
+
+tsr_status tsr__addition_begin(tsr__addition *addition)
+{
+    for (tsr__addition *m = addition; m; m = m->next)
+        TSR__TRY(tsr__adapter_read(m->adapter, &m->module, &m->a, &m->b));
+    return TSR_OK;
+}
+
+void tsr__addition_end(tsr__addition *addition)
+{
+    for (tsr__addition *m = addition; m; m = m->next) {
+        tsr__free(m->a);
+        tsr__free(m->b);
+        m->a = m->b = NULL;
+    }
+}
+
+/* Returns which row of ours this row of the destination is. */
+static int64_t our_row(const tsr__addition *m, int64_t row)
+{
+    const int64_t head = m->interleaved_head;
+    if (head == 0)
+        return row;
+    const int64_t in = row % head;
+    return row - in + in % 2 * (head / 2) + in / 2;
+}
+
+/* Adds scale · (row `ours` of B) · A to values[inputs]. */
+static void add_row(const tsr__addition *m, int64_t ours, float *values)
+{
+    const tsr__adapter_module *x = &m->module;
+    for (int64_t r = 0; r < x->rank; r++) {
+        const float factor = (float)(x->scale * (double)m->b[ours * x->rank + r]);
+        const float *a = m->a + r * x->inputs;
+        for (int64_t i = 0; i < x->inputs; i++)
+            values[i] += factor * a[i];
+    }
+}
+
+/* Adds scale · B · (column `input` of A) to values[outputs], in the order of add_row. */
+static void add_column(const tsr__addition *m, int64_t input, float *values)
+{
+    const tsr__adapter_module *x = &m->module;
+    for (int64_t o = 0; o < x->outputs; o++) {
+        const float *b = m->b + our_row(m, o) * x->rank;
+        for (int64_t r = 0; r < x->rank; r++)
+            values[o] += (float)(x->scale * (double)b[r]) * m->a[r * x->inputs + input];
+    }
+}
+
+void tsr__addition_add(const tsr__addition *addition, int64_t first, int64_t rows, int64_t columns,
+                       float *values)
+{
+    for (const tsr__addition *m = addition; m; m = m->next)
+        for (int64_t i = 0; i < rows; i++) {
+            const int64_t row = first + i - m->first_row;
+            if (m->transposed)
+                add_column(m, first + i, values + i * columns + m->first_row);
+            else if (row >= 0 && row < m->module.outputs)
+                add_row(m, our_row(m, row), values + i * columns);
+        }
+}

@@ -1,0 +1,31 @@
+/* Adding an adapter to the weights of a model while they are converted. */
+#ifndef TSR_MODEL_CONVERT_ADDITION_H
+#define TSR_MODEL_CONVERT_ADDITION_H
+
+#include "model/convert/adapter.h"
+
+typedef struct tsr__conversion tsr__conversion;
+
+/* What is added to some rows of one of the destination's tensors: scale · B A. */
+typedef struct tsr__addition {
+    struct tsr__addition *next; /* for other rows of the same tensor */
+    tsr__adapter *adapter;
+    tsr__adapter_module module;
+    int64_t first_row, interleaved_head; /* in the destination, as in tsr__weight */
+    bool transposed;                     /* the destination has the weight as [inputs, outputs] */
+    float *a, *b; /* the values, while the tensor is converted; rows of b are in our order */
+} tsr__addition;
+
+/* Opens the adapter that the params name, and finds the tensors that it changes. */
+tsr_status tsr__addition_plan(tsr__conversion *conversion) TSR_NODISCARD;
+void tsr__addition_finish(tsr__conversion *conversion);
+
+/* Reads the values for a tensor, and frees them again. */
+tsr_status tsr__addition_begin(tsr__addition *addition) TSR_NODISCARD;
+void tsr__addition_end(tsr__addition *addition);
+/* Adds the products to rows first … first + rows − 1 of the tensor, of which `values` has `columns`
+ * elements each. */
+void tsr__addition_add(const tsr__addition *addition, int64_t first, int64_t rows, int64_t columns,
+                       float *values);
+
+#endif
