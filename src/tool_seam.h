@@ -7,6 +7,7 @@
 #include "gpu/matmul/tuning/tuning.h"
 #include "gpu/self_test/findings.h"
 #include "gpu/stream/profile.h"
+#include "model/convert/adapter.h"
 #include "model/file.h"
 #include "parallel/checkpoint/files.h"
 #include "sampler/order/names.h"

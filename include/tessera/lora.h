@@ -60,6 +60,8 @@ typedef struct tsr_lora_params {
      * matrix, so that it is the same for any number of ranks. B is 0. */
     int64_t seed;
     bool trainable; /* backward passes compute the gradients of A and B */
+    /* Multiplies what the adapter adds in passes, not what its files have. 0: 1; TSR_ZERO: 0. */
+    double scale;
 } tsr_lora_params;
 #define tsr_lora_params(...)                                                                       \
     (&(tsr_lora_params){.struct_size = sizeof(tsr_lora_params), __VA_ARGS__})
@@ -72,7 +74,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_lora_create(const tsr_lora_params *params, 
 /* Attaches an adapter from files: a PEFT folder (adapter_config.json, adapter_model.safetensors),
  * or a GGUF adapter of llama.cpp (general.type "adapter", adapter.type "lora", tensors
  * NAME.lora_a and NAME.lora_b). Targets, rank and alpha are those of the files; of `params` only
- * stack, name and trainable are used. Each rank reads only its part. Not collective.
+ * stack, name, trainable and scale are used. Each rank reads only its part. Not collective.
  *
  * The files may be hostile. Nothing is attached after an error: TSR_ERR_NOT_FOUND for a file, or
  * for a tensor whose other half is there; TSR_ERR_INVALID for a tensor that the model does not

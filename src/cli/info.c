@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/commands.h"
+#include "cli/info_adapter.h"
 #include "cli/lib/json.h"
 #include "cli/lib/memory.h"
 #include "cli/lib/numbers.h"
@@ -12,6 +13,8 @@
 #include "cli/lib/terminal.h"
 #include "tessera/chat.h"
 #include "tool_seam.h"
+
+#define MESSAGE 4096 /* the size of an error message */
 
 static bool as_json;
 
@@ -24,7 +27,8 @@ static void help(FILE *out)
 {
     cli_wrap(out, "Prints a model's architecture, its sizes, the types of its tensors, its "
                   "tokenizer and its format of messages, and says what is missing. MODEL is a "
-                  "Hugging Face folder or a GGUF file. 'tessera checkpoint show' lists the "
+                  "Hugging Face folder or a GGUF file, or an adapter: a PEFT folder or a GGUF "
+                  "adapter of llama.cpp. 'tessera checkpoint show' lists the "
                   "tensors.\n");
     cli_options_help(out, options);
 }
@@ -183,15 +187,18 @@ static int run(int argc, char **argv)
 {
     const char *words[1];
     int count = 0;
-    const int code = cli_options_read("info", options, argc, argv, 1, words, &count);
+    int code = cli_options_read("info", options, argc, argv, 1, words, &count);
     if (code != CLI_DONE)
         return code;
     if (count == 0 || words[0][0] == '\0')
         return cli_usage_error("info: missing MODEL, a folder or a file");
     tsr_model_file *file = NULL;
     tsr_tokenizer *tokenizer = NULL;
-    if (tsr_model_file_open(words[0], &file) != TSR_OK)
-        return cli_failed_in("info", tsr_last_error());
+    if (tsr_model_file_open(words[0], &file) != TSR_OK) {
+        char error[MESSAGE];
+        snprintf(error, sizeof error, "%s", tsr_last_error());
+        return info_adapter(words[0], as_json, &code) ? code : cli_failed_in("info", error);
+    }
     findings found = {0};
     find(file, &tokenizer, &found);
     if (as_json)

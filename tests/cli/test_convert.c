@@ -93,6 +93,28 @@ START_TEST(sentences)
 }
 END_TEST
 
+#define LORA TEST_DATA "/training/lora/"
+
+START_TEST(adapters_are_merged)
+{
+    tool_result result = run("merge " LORA "lora_base " LORA "lora_final -o $/m.gguf --dtype q8_0");
+    ck_assert_msg(result.exit_code == 0, "%s", result.err);
+    ck_assert_int_eq(tool_count(result.out, "/m.gguf: 21 tensors, 14 with the adapter, "), 1);
+    ck_assert_str_eq(result.err,
+                     "tessera: merge: the source has no tokenizer, and so the destination has "
+                     "none\n");
+    tool_result_free(&result);
+    fails("merge " LORA "lora_base " LORA "lora_final -o $/m.gguf", 1, "tessera: merge: ");
+    fails("merge " LORA "lora_base " LORA "lora_final -o $/m.gguf", 1,
+          "/m.gguf exists; --force replaces it\n");
+    fails("merge " MODEL " " LORA "lora_final -o $/n.gguf", 1, "the model needs [172,4]");
+    fails("merge " MODEL " /proc/nonexistent -o $/n.gguf", 1, "/proc/nonexistent");
+    tool_refuses("merge", "tessera: merge: missing MODEL\n");
+    tool_refuses("merge a", "tessera: merge: missing ADAPTER\n");
+    tool_refuses("merge a b", "tessera: merge: missing --output DESTINATION\n");
+}
+END_TEST
+
 static bool exists(const char *path)
 {
     return access(path, F_OK) == 0;
@@ -164,6 +186,7 @@ TESTS(convert)
     tcase_add_checked_fixture(tests, open_work, close_work);
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, sentences);
+    tcase_add_test(tests, adapters_are_merged);
     tcase_add_loop_test(tests, an_interrupt_leaves_nothing, 0, 2);
     tcase_add_test(tests, converted_models_give_the_same_logits);
 }

@@ -1,4 +1,5 @@
 /* Tests tessera generate: text and JSON of a small model, and mistakes. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +7,8 @@
 #include "cli/tool.h"
 #include "cli/tool_config.h"
 #include "shard/files.h"
-#include "support/check_main.h"
+#include "support/golden.h"
+#include "tokenizer/cases.h"
 
 #define MODEL TEST_DATA "/model/stories260K-f16.gguf"
 #define FOLDER TEST_DATA "/model/stories260K-hf"
@@ -315,6 +317,73 @@ START_TEST(a_long_context_is_noted)
 }
 END_TEST
 
+#define LORA TEST_DATA "/training/lora/"
+
+/* Checks the logits of a model after the recorded ids against those in double precision. */
+static void expect_logits(const char *start, const char *model, const json_t *prompt)
+{
+    char arguments[1024];
+    size_t used =
+        (size_t)snprintf(arguments, sizeof arguments,
+                         "%sgenerate %s --greedy -n 1 --json --logits 24 --ids ", start, model);
+    const json_t *ids = tool_member(prompt, "ids");
+    for (size_t i = 0; i < json_array_size(ids); i++)
+        used += (size_t)snprintf(arguments + used, sizeof arguments - used, "%s%d",
+                                 i > 0 ? "," : "", (int)json_integer_value(json_array_get(ids, i)));
+    json_t *document = tool_json(arguments, "tessera.generate");
+    const octets wanted = cases_base64(tool_text(tool_member(prompt, "logits"), "b64"));
+    const json_t *rows = tool_member(document, "logits");
+    ck_assert_uint_eq(json_array_size(rows), 24);
+    ck_assert_uint_eq(wanted.size, 24 * 65 * sizeof(double));
+    for (size_t r = 0; r < 24; r++)
+        for (size_t v = 0; v < 65; v++) {
+            double exact;
+            memcpy(&exact, (const char *)wanted.data + (r * 65 + v) * sizeof exact, sizeof exact);
+            const double got = json_number_value(json_array_get(json_array_get(rows, r), v));
+            ck_assert_msg(fabs(got - exact) < 1e-4, "%s: logit %d of row %d is %g, not %g", model,
+                          (int)v, (int)r, got, exact);
+        }
+    free(wanted.data);
+    json_decref(document);
+}
+
+/* A base with an adapter has the recorded logits, on one rank and on two, and so has the model in
+ * which both are merged; the adapter taken away again leaves the base. */
+START_TEST(adapters_are_added)
+{
+    char place[] = "/tmp/tessera-merged-XXXXXX", command[512], model[256];
+    json_t *trajectory = golden_load("training/lora/lora_trajectory");
+    const json_t *prompt = tool_member(trajectory, "prompt");
+    expect_logits("", LORA "lora_base --lora " LORA "lora_final", prompt);
+    if (TEST_HAVE_UCX)
+        expect_logits(
+            "launch --no-prefix -n 2 -- " TEST_TOOL " ",
+            LORA "lora_base --lora " LORA "lora_final:0.25 --lora " LORA "lora_final:0.75", prompt);
+    ck_assert_ptr_nonnull(mkdtemp(place));
+    snprintf(model, sizeof model, "%s/merged.gguf", place);
+    snprintf(command, sizeof command, "merge " LORA "lora_base " LORA "lora_final -o %s --quiet",
+             model);
+    tool_result result = tool_run(command);
+    ck_assert_msg(result.exit_code == 0, "%s", result.err);
+    tool_result_free(&result);
+    expect_logits("", model, prompt);
+    snprintf(command, sizeof command,
+             "generate %s --lora " LORA "lora_final:-1 --ids 58,46,63,1 "
+             "--greedy -n 8",
+             model);
+    tool_result without = tool_run("generate " LORA "lora_base --ids 58,46,63,1 --greedy -n 8");
+    tool_prints(command, without.out);
+    tool_result_free(&without);
+    tests_remove(place);
+    json_decref(trajectory);
+    tool_fails("generate " MODEL " -p Once --lora " LORA "lora_final",
+               "tessera: generate: --lora " LORA "lora_final: ");
+    tool_fails("generate " MODEL " -p Once --lora " LORA "lora_final", "the model needs [172,4]");
+    tool_refuses("generate x -p Once --lora :2", "tessera: generate: --lora takes a folder or a "
+                                                 "file, and perhaps :SCALE, not ':2'\n");
+}
+END_TEST
+
 /* The tool prints text as soon as it has it, and ends if text cannot be written. Generating all of
  * these tokens would take minutes. */
 START_TEST(a_full_disk_ends_the_text)
@@ -369,6 +438,7 @@ TESTS(generate)
     tcase_add_test(tests, zeros_take_the_most_likely_token);
     tcase_add_test(tests, grammars_limit_texts);
     tcase_add_test(tests, prompts_are_in_files);
+    tcase_add_test(tests, adapters_are_added);
     tcase_add_test(tests, speeds_and_ends_are_told);
     tcase_add_test(tests, standard_input_is_a_prompt);
     tcase_add_test(tests, mistakes_are_named);

@@ -203,10 +203,32 @@ START_TEST(models_are_described)
 }
 END_TEST
 
+/* tessera info, of adapters. */
+START_TEST(adapters_are_described)
+{
+    json_t *json = tool_json("info " TEST_DATA "/training/lora/lora_final --json", "tessera.info");
+    ck_assert_str_eq(tool_text(json, "adapter"), "peft");
+    ck_assert_double_eq(tool_number(json, "rank"), 4);
+    ck_assert_double_eq(tool_number(json, "alpha"), 8);
+    ck_assert_uint_eq(json_array_size(tool_member(json, "weights")), 7);
+    ck_assert_double_eq(tool_number(json, "tensors"), 28);
+    ck_assert(json_is_null(json_object_get(json, "missing")));
+    json_decref(json);
+    tool_result result = tool_run("info " TEST_DATA "/training/lora/lora_final");
+    ck_assert_int_eq(tool_count(result.out, "adapter       LoRA, PEFT\n"), 1);
+    ck_assert_int_eq(tool_count(result.out, "q_proj\n"), 1);
+    ck_assert_int_eq(tool_count(result.out, "missing       nothing\n"), 1);
+    tool_result_free(&result);
+    tool_fails("info " TEST_DATA "/training/lora/lora_final/adapter_config.json",
+               "tessera: info: ");
+}
+END_TEST
+
 TESTS(tokenize)
 {
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, models_are_described);
+    tcase_add_test(tests, adapters_are_described);
     tcase_add_test(tests, text_becomes_ids);
     tcase_add_test(tests, control_tokens_are_parsed_on_request);
     tcase_add_test(tests, ids_become_text);

@@ -20,6 +20,7 @@ static const cli_option chat_option_table[] = {
     {"show-reasoning", NULL,
      "print all that the model writes, also its reasoning before the answer",
      .flag = &chat_chosen.show_reasoning},
+    INFERENCE_LORA_OPTION,
     INFERENCE_SAMPLING_OPTIONS,
     INFERENCE_DTYPE_OPTIONS,
     {"context", "N",

@@ -103,6 +103,7 @@ const cli_option generate_option_table[] = {
     {"ids", "LIST", "a prompt as token ids, such as 1,403,407; may be repeated", .read = read_ids},
     {"max-tokens", "N", "tokens to generate (default: 128)",
      .integer = &inference_chosen.max_tokens, .low = 1, .high = 1 << 30, .letter = 'n'},
+    INFERENCE_LORA_OPTION,
     INFERENCE_SAMPLING_OPTIONS,
     {"stop", "TEXT", "end before this text; may be repeated", .read = read_stop},
     {"ignore-end", NULL, "continue after tokens that end a text",

@@ -17,8 +17,17 @@ typedef struct inference_draft {
     int tokens;
 } inference_draft;
 
+/* An adapter of --lora: PATH or PATH:SCALE. */
+typedef struct inference_adapter {
+    char *path; /* free it with free() */
+    double scale;
+} inference_adapter;
+#define INFERENCE_MAX_ADAPTERS 64
+
 typedef struct inference_options {
     const char *model;
+    inference_adapter adapters[INFERENCE_MAX_ADAPTERS];
+    int adapter_count;
     int64_t max_tokens;
     bool greedy;
     double temperature, top_p, min_p, repetition_penalty;
@@ -61,6 +70,13 @@ extern inference_options inference_chosen;
 #define INFERENCE_FORMAT_OPTION                                                                    \
     {"format", "NAME", inference_format_help, .read = inference_read_format,                       \
      .user = &inference_chosen.format}
+
+/* Adapters for all sequences. */
+#define INFERENCE_LORA_OPTION                                                                      \
+    {"lora", "PATH[:SCALE]",                                                                       \
+     "add an adapter to the model: a PEFT folder, or a GGUF adapter of llama.cpp, of which SCALE " \
+     "multiplies the effect (default: 1); may be repeated",                                        \
+     .read = inference_read_adapter}
 
 /* Options for storing the model and its cache. */
 #define INFERENCE_DTYPE_OPTIONS                                                                    \
@@ -119,6 +135,10 @@ extern inference_options inference_chosen;
      .real = &inference_chosen.timeout, .low = 0.1, .high = 1e6}
 /* clang-format on */
 
+/* The part of INFERENCE_LORA_OPTION. */
+bool inference_read_adapter(void *user, const char *text, char *problem, size_t size);
+void inference_free_adapters(void);
+
 /* The parts of INFERENCE_FORMAT_OPTION. */
 extern char inference_format_help[600];
 void inference_list_formats(void);
@@ -158,8 +178,9 @@ typedef struct inference_job {
     tsr_stream *stream;
     tsr_group *group;
     tsr_model *model;
-    int64_t context; /* tokens of the longest sequence */
-    bool first;      /* this is rank 0, which prints */
+    tsr_lora *adapters[INFERENCE_MAX_ADAPTERS]; /* those of --lora, in their order */
+    int64_t context;                            /* tokens of the longest sequence */
+    bool first;                                 /* this is rank 0, which prints */
     /* Called while the weights are read; NULL: rank 0 shows the progress on a terminal */
     void (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
     void *user;        /* of `progress` */

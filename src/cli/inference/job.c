@@ -155,6 +155,23 @@ static tsr_status open_model(inference_job *j, int sequences)
     return tsr_model_open(opened, &params, &j->model);
 }
 
+/* Adds the adapters of --lora to the model. */
+static tsr_status load_adapters(inference_job *j)
+{
+    tsr_status status = TSR_OK;
+    for (int i = 0; i < inference_chosen.adapter_count && status == TSR_OK; i++) {
+        const inference_adapter *a = &inference_chosen.adapters[i];
+        const tsr_lora_params params = {.struct_size = sizeof params,
+                                        .stack = tsr_model_stack(j->model),
+                                        .name = a->path,
+                                        .scale = a->scale != 0 ? a->scale : TSR_ZERO};
+        status = tsr_lora_load(a->path, &params, &j->adapters[i]);
+        if (status != TSR_OK)
+            snprintf(j->problem, sizeof j->problem, "--lora %s: %s", a->path, tsr_last_error());
+    }
+    return status;
+}
+
 static tsr_status create_groups(inference_job *j)
 {
     cli_stages *stages = &inference_chosen.stages;
@@ -213,12 +230,16 @@ tsr_status inference_open(inference_job *j, int64_t context, int64_t cache_token
     if (status == TSR_OK)
         status = open_model(j, sequences);
     if (status == TSR_OK)
+        status = load_adapters(j);
+    if (status == TSR_OK)
         note_long_context(j);
     return status;
 }
 
 void inference_close_model(inference_job *j)
 {
+    for (int i = INFERENCE_MAX_ADAPTERS - 1; i >= 0; i--)
+        tsr_lora_destroy(&j->adapters[i]);
     tsr_model_close(&j->model);
     tsr_group_destroy(&j->group);
     tsr_comm_destroy(&j->stages);
@@ -228,6 +249,7 @@ void inference_close(inference_job *j)
 {
     tsr_model_file_close(&opened);
     inference_close_model(j);
+    inference_free_adapters();
     tsr_stream_destroy(&j->stream);
     tsr_device_close(&j->device);
     tsr_comm_destroy(&j->comm);

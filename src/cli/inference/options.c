@@ -5,12 +5,50 @@
 #include "cli/inference/inference.h"
 #include "cli/lib/numbers.h"
 
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/lib/memory.h"
+#include "cli/lib/numbers.h"
+
 inference_options inference_chosen = {
     .temperature = 0.8,
     .top_p = 0.95,
     .repetition_penalty = 1,
     .timeout = 600,
 };
+
+bool inference_read_adapter(void *user, const char *text, char *problem, size_t size)
+{
+    inference_options *o = &inference_chosen;
+    const char *colon = strrchr(text, ':');
+    double scale = 1;
+    size_t length = strlen(text);
+    (void)user;
+    if (colon != NULL && cli_read_real(colon + 1, -1e6, 1e6, &scale))
+        length = (size_t)(colon - text);
+    if (length == 0) {
+        snprintf(problem, size, "takes a folder or a file, and perhaps :SCALE, not '%.80s'", text);
+        return false;
+    }
+    if (o->adapter_count == INFERENCE_MAX_ADAPTERS) {
+        snprintf(problem, size, "may be given %d times at most", INFERENCE_MAX_ADAPTERS);
+        return false;
+    }
+    inference_adapter *adapter = &o->adapters[o->adapter_count++];
+    adapter->path = cli_alloc(length + 1, 1);
+    memcpy(adapter->path, text, length);
+    adapter->scale = scale;
+    return true;
+}
+
+void inference_free_adapters(void)
+{
+    for (int i = 0; i < inference_chosen.adapter_count; i++)
+        free(inference_chosen.adapters[i].path);
+    inference_chosen.adapter_count = 0;
+}
 
 tsr_sampling_params inference_sampling(void)
 {

@@ -4,6 +4,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "base/given.h"
 #include "base/struct_size.h"
 #include "model/lora/lora.h"
 #include "parallel/internal.h"
@@ -15,9 +16,11 @@
 
 tsr_status tsr__lora_new(const tsr_lora_params *params, tsr_lora **out)
 {
+    TSR__REQUIRE(isfinite(params->scale), "lora: scale is %g", params->scale);
     tsr_lora *lora = tsr__calloc(1, sizeof *lora);
     if (!lora)
         return TSR_ERR_NO_MEMORY;
+    lora->scale = tsr__given_double(params->scale, 1);
     lora->stack = params->stack;
     lora->trainable = params->trainable;
     lora->name = tsr__strdup(params->name ? params->name : "default");
@@ -39,11 +42,12 @@ static tsr_status attach_block(tsr_lora *lora, tsr_layer *set, const uint64_t *s
     for (size_t i = 0; i < count; i++) {
         TSR__TRY(tsr__lora_parameter_name(lora->stack, &modules[i], 'A', names[i][0]));
         TSR__TRY(tsr__lora_parameter_name(lora->stack, &modules[i], 'B', names[i][1]));
-        parts[i] = (tsr__adapter_part){.weight = tsr__lora_targets[modules[i].target].ours,
-                                       .name_a = names[i][0],
-                                       .name_b = names[i][1],
-                                       .rank = modules[i].rank,
-                                       .scale = tsr__lora_scale(lora, &modules[i])};
+        parts[i] =
+            (tsr__adapter_part){.weight = tsr__lora_targets[modules[i].target].ours,
+                                .name_a = names[i][0],
+                                .name_b = names[i][1],
+                                .rank = modules[i].rank,
+                                .scale = (float)lora->scale * tsr__lora_scale(lora, &modules[i])};
     }
     return tsr__adapters_attach(set, lora->stack->blocks[modules->layer - lora->stack->first_layer],
                                 (int)count, parts, seed);

@@ -37,6 +37,7 @@ struct tsr_lora {
     bool is_attached, trainable, rank_stabilised;
     int rank;
     double alpha;
+    double scale; /* of tsr_lora_params */
     size_t module_count, module_capacity;
     tsr__lora_module *modules; /* of the whole model, layer by layer, in the order of the targets */
 };
