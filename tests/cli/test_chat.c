@@ -327,6 +327,8 @@ START_TEST(mistakes_are_named)
                  "tessera: chat: --plain and --format exclude each other\n");
     tool_refuses("chat x --plain --system y",
                  "tessera: chat: --system needs a format, and --plain is the lack of one\n");
+    tool_fails("chat " MODEL " --plain --lora /proc/nowhere",
+               "tessera: chat: --lora /proc/nowhere: ");
     tool_fails("chat /proc/nowhere --format chatml",
                "tessera: chat: cannot open /proc/nowhere: No such file or directory");
     tool_prints(CHAT, "");

@@ -322,6 +322,7 @@ static const struct {
     {"sample", "\n.SS sample\n", "\n.SS "},
     {"plan", "\n.SS plan\n", "\n.SS "},
     {"convert", "\n.SS convert\n", "\n.SS "},
+    {"merge", "\n.SS merge\n", "\n.SS "},
     {"quantize", "\n.SS quantize\n", "\n.SS "},
     {"checkpoint show", "\n.B tessera checkpoint show\nprints ",
      "\n.B tessera checkpoint verify\n"},
@@ -403,6 +404,7 @@ static void must_print_json(const char *command)
                                          "help",
                                          "launch",
                                          "convert",
+                                         "merge",
                                          "quantize",
                                          "tokenize",
                                          "checkpoint",
@@ -421,7 +423,7 @@ START_TEST(every_command_is_compared_with_the_manual)
 {
     static void (*const checks[])(const char *) = {must_be_explained, must_print_json};
     for (int i = 0; i < 2; i++) {
-        ck_assert_int_eq(each_command("", checks[i]), 14);
+        ck_assert_int_eq(each_command("", checks[i]), 15);
         ck_assert_int_eq(each_command("bench", checks[i]), 4);
         ck_assert_int_eq(each_command("checkpoint", checks[i]), 3);
     }
