@@ -9,7 +9,7 @@ extern const bench bench_copy;
 extern const bench bench_elementwise, bench_embedding, bench_optimizer;
 extern const bench bench_random_fill, bench_first;
 extern const bench bench_all_reduce, bench_all_gather, bench_reduce_scatter, bench_link;
-extern const bench bench_rng, bench_samplers, bench_plan;
+extern const bench bench_rng, bench_samplers, bench_plan, bench_grammar;
 
 /* A complete run measures in this order: ceilings first. */
 /* clang-format off */
@@ -36,6 +36,7 @@ const bench *const bench_list[] = {
     &bench_rng,
     &bench_samplers,
     &bench_plan,
+    &bench_grammar,
     NULL,
 };
 /* clang-format on */

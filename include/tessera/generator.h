@@ -235,7 +235,7 @@ typedef enum tsr_finish {
     TSR_FINISH_CONTEXT = 3,    /* the context is full */
     TSR_FINISH_INTERRUPT = 4,  /* tsr_generator_interrupt was called; there is no token */
     TSR_FINISH_GRAMMAR = 5,    /* the text is complete by its grammar, and nothing can follow */
-    /* No token can continue the text by its grammar, or finding those that can would take seconds.
+    /* No token can continue the text by its grammar, or finding those that can takes too long.
      * There is no token. */
     TSR_FINISH_STUCK = 6
 } tsr_finish;

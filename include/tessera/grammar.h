@@ -111,7 +111,7 @@ TSR_API tsr_grammar_end tsr_grammar_state_end(const tsr_grammar_state *state);
  *
  * Masks are kept, so that most calls only copy one. Errors: TSR_ERR_INVALID if the mask has fewer
  * bits than the tokenizer has tokens; TSR_ERR_OVERFLOW if the grammar is so ambiguous that a mask
- * would take seconds; TSR_ERR_NO_MEMORY. */
+ * would take more than about 0.1 seconds; TSR_ERR_NO_MEMORY. */
 TSR_API TSR_NODISCARD tsr_status tsr_grammar_state_mask(tsr_grammar_state *state, int64_t count,
                                                         uint32_t *mask);
 

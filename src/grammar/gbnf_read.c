@@ -27,7 +27,8 @@ typedef struct reader {
     int nesting;
     const tsr_tokenizer *tokenizer;
     /* Names of rules begin with this: each schema in the text has rules of its own. */
-    char scope[16];
+    char scope[32];
+    bool schema; /* the text has been made of a schema */
     tsr__expressions *out;
 } reader;
 
@@ -364,6 +365,8 @@ static tsr_status find_rule(reader *r, const char *name, size_t size, int32_t *o
     TSR__TRY(tsr__bytes_append(&e->bytes, "", 1));
     e->table[at] = (int32_t)++e->rule_count;
     *out = (int32_t)e->rule_count - 1;
+    if (r->schema && e->json_string == 0 && size == 6 && memcmp(name, "string", 6) == 0)
+        e->json_string = *out;
     return TSR_OK;
 }
 
@@ -460,6 +463,7 @@ static tsr_status read_schema_rules(reader *r, const char *text, size_t size, in
                       .line = 1,
                       .column = 1,
                       .tokenizer = r->tokenizer,
+                      .schema = true,
                       .out = r->out};
         snprintf(own.scope, sizeof own.scope, "%%%zu:", ++r->out->schema_count);
         status = find_rule(&own, "root", 4, root);
@@ -691,10 +695,15 @@ static tsr_status read_text(reader *r)
 }
 
 tsr_status tsr__gbnf_read(const tsr_tokenizer *tokenizer, const char *text, size_t size,
-                          const char *root, tsr__expressions *out)
+                          const char *root, bool schema, tsr__expressions *out)
 {
-    reader r = {
-        .text = text, .size = size, .line = 1, .column = 1, .tokenizer = tokenizer, .out = out};
+    reader r = {.text = text,
+                .size = size,
+                .line = 1,
+                .column = 1,
+                .tokenizer = tokenizer,
+                .schema = schema,
+                .out = out};
     int32_t first;
     TSR__TRY(find_rule(&r, root, strlen(root), &first));
     TSR__TRY(read_text(&r));

@@ -26,13 +26,17 @@ static tsr_status list_ends(tsr_grammar *g)
     return TSR_OK;
 }
 
-static tsr_status compile(tsr_grammar *g, const char *text, size_t size, const char *root)
+/* Compiles GBNF; `schema`: of a schema. */
+static tsr_status compile(tsr_grammar *g, const char *text, size_t size, const char *root,
+                          bool schema)
 {
     tsr__expressions expressions = {0};
-    tsr_status status = tsr__gbnf_read(g->tokenizer, text, size, root, &expressions);
+    tsr_status status = tsr__gbnf_read(g->tokenizer, text, size, root, schema, &expressions);
     if (status == TSR_OK)
         status = tsr__automaton_build(&expressions, g->trie->longest, &g->automaton);
     tsr__expressions_finish(&expressions);
+    if (status == TSR_OK)
+        status = tsr__shared_masks_of(g, &g->shared);
     return status;
 }
 
@@ -45,13 +49,14 @@ static tsr_status fill(tsr_grammar *g, const tsr_grammar_params *p)
     TSR__TRY(list_ends(g));
     g->path = tsr__calloc((size_t)g->trie->longest + 1, sizeof *g->path);
     g->once.words = tsr__calloc(g->mask_words, sizeof *g->once.words);
-    if (!g->path || !g->once.words)
+    g->partial.words = tsr__calloc(g->mask_words, sizeof *g->partial.words);
+    if (!g->path || !g->once.words || !g->partial.words)
         return TSR_ERR_NO_MEMORY;
     if (p->kind == TSR_GRAMMAR_GBNF)
-        return compile(g, p->text, p->size_bytes, p->root ? p->root : "root");
+        return compile(g, p->text, p->size_bytes, p->root ? p->root : "root", false);
     tsr_status status = tsr__schema_to_gbnf(p->text, p->size_bytes, &gbnf);
     if (status == TSR_OK) {
-        status = compile(g, (const char *)gbnf.data, gbnf.size, "root");
+        status = compile(g, (const char *)gbnf.data, gbnf.size, "root", true);
         if (status != TSR_OK)
             (void)tsr__fail_context(status, "schema");
     }
@@ -101,6 +106,8 @@ void tsr_grammar_destroy(tsr_grammar **grammar)
     tsr__free(g->path);
     tsr__free(g->ends);
     tsr__free(g->once.words);
+    tsr__free(g->partial.words);
+    tsr__free(g->partial.ends);
     tsr__free(g);
     *grammar = NULL;
 }
@@ -116,7 +123,7 @@ uint64_t tsr_grammar_bytes(const tsr_grammar *g)
            r->stack_table_size * sizeof *r->stack_table + r->set_capacity * sizeof *r->sets +
            r->set_table_size * sizeof *r->set_table + r->reading_capacity * sizeof *r->readings +
            r->bytes + (g->work_capacity + g->found_capacity) * sizeof *g->work +
-           g->visited_size * sizeof *g->visited + g->mask_words * sizeof *g->once.words;
+           g->visited_size * sizeof *g->visited + 2 * g->mask_words * sizeof *g->once.words;
 }
 
 /* States ------------------------------------------------------------------------------------- */

@@ -50,12 +50,13 @@ typedef struct tsr__expressions {
     int32_t *table; /* the hash table of rules by name: number + 1, or 0 */
     size_t table_size;
     size_t schema_count; /* schemas in the text */
+    int32_t json_string; /* the rule of the strings of the first schema; 0: there is none */
 } tsr__expressions;
 
-/* Reads a grammar's text, whose rule 0 is `root`. All rules are defined. The caller must call
- * tsr__expressions_finish, also after an error. */
+/* Reads a grammar's text, whose rule 0 is `root`; `schema`: it has been made of a schema. All rules
+ * are defined. The caller must call tsr__expressions_finish, also after an error. */
 tsr_status tsr__gbnf_read(const tsr_tokenizer *tokenizer, const char *text, size_t size,
-                          const char *root, tsr__expressions *out) TSR_NODISCARD;
+                          const char *root, bool schema, tsr__expressions *out) TSR_NODISCARD;
 void tsr__expressions_finish(tsr__expressions *expressions);
 
 /* Makes GBNF of a JSON schema, of which the caller must free out->data. */
@@ -75,11 +76,17 @@ typedef struct tsr__state {
     int32_t next, other;
 } tsr__state;
 
+/* A state from which the same tokens of at most `depth` bytes can be read, up to the end of the
+ * rule. */
+typedef struct tsr__alike {
+    int32_t state, depth;
+} tsr__alike;
+#define TSR__ALIKE_ALWAYS INT32_MAX /* as `depth`: all tokens */
+
 typedef struct tsr__automaton {
     tsr__state *states;
-    /* By state: one from which the same tokens can be read up to the end of its rule. The states of
-     * many repetitions have the same one, because a token reaches few of them. */
-    int32_t *alike;
+    tsr__alike *alike;   /* by state: itself, or one with a smaller number */
+    size_t shared_count; /* the first states are those of a string of JSON, as in other grammars */
     size_t count, capacity, alike_capacity;
     int32_t *starts; /* by rule; −1: it is part of the rules that use it */
     size_t rule_count;
@@ -158,16 +165,19 @@ typedef struct tsr__visit {
     uint64_t reading, search;
 } tsr__visit;
 
-/* The effort for one mask: about a second's work. A node of the trie that is visited counts as 1.
+/* The effort for one mask: about 0.1 seconds' work. A node of the trie that is visited counts as 1.
  */
-#define TSR__MOST_EFFORT (UINT64_C(1) << 27)
+#define TSR__MOST_EFFORT (UINT64_C(1) << 24)
 #define TSR__READING_EFFORT 8 /* of following a reading */
+
+typedef struct tsr__shared_masks tsr__shared_masks;
 
 struct tsr_grammar {
     const tsr_tokenizer *tokenizer;
     uint64_t digest; /* a hash of kind and text */
     tsr__automaton automaton;
-    const tsr__token_trie *trie; /* of the tokenizer */
+    tsr__token_trie *trie;     /* of the tokenizer */
+    tsr__shared_masks *shared; /* NULL: none */
     tsr__readings readings;
     tsr_grammar_state *states; /* all that exist */
     /* memory for finding a set: what is to be visited, and a hash table of what was */
@@ -179,8 +189,9 @@ struct tsr_grammar {
     uint64_t effort; /* for this mask; see TSR__MOST_EFFORT */
     int32_t *path;   /* [longest + 1]: sets on the way to a node of the trie */
     size_t mask_words;
-    tsr__mask once; /* the mask of a set that was asked for the first time */
-    int32_t *ends;  /* [end_count]: the tokens at which generation ends */
+    tsr__mask once;    /* the mask of a set that was asked for the first time */
+    tsr__mask partial; /* of a set that is alike to another one up to a depth */
+    int32_t *ends;     /* [end_count]: the tokens at which generation ends */
     size_t end_count;
 };
 
@@ -208,5 +219,16 @@ static inline uint64_t tsr__reading(int32_t state, int32_t stack)
 /* Finds the tokens that may follow a set, without those that end a text (mask.c). *out is valid
  * until the next call. */
 tsr_status tsr__mask_find(tsr_grammar *grammar, int32_t set, const tsr__mask **out) TSR_NODISCARD;
+
+/* Masks that all grammars of a tokenizer share (shared_masks.c): those of states of strings in
+ * JSON, which are the most expensive ones. Any number of threads may call these functions. */
+/* Gives the list of a grammar's tokenizer; NULL if the grammar shares nothing. */
+tsr_status tsr__shared_masks_of(const tsr_grammar *grammar, tsr__shared_masks **out) TSR_NODISCARD;
+/* Returns the mask of a set of readings, or NULL. It lives as long as the tokenizer. */
+const tsr__mask *tsr__shared_mask_find(const tsr_grammar *grammar, const uint64_t *readings,
+                                       size_t count);
+/* Moves a mask to the list, where *out is it; NULL if it cannot be shared. */
+tsr_status tsr__shared_mask_add(const tsr_grammar *grammar, const uint64_t *readings, size_t count,
+                                tsr__mask *mask, const tsr__mask **out) TSR_NODISCARD;
 
 #endif

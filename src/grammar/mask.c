@@ -7,15 +7,31 @@
 
 #include "grammar/grammar.h"
 
+/* A mask is taken from that of a repetition without a limit if at least this many bytes are alike.
+ */
+#define LEAST_DEPTH 4
+/* and is not kept if so many are: few tokens are longer. */
+#define MOST_KEPT_DEPTH 16
+
 static void allow(const tsr__token_trie *t, uint32_t node, uint32_t *words)
 {
     for (uint32_t i = t->firsts[node]; i < t->firsts[node + 1]; i++)
         words[t->tokens[i] / 32] |= UINT32_C(1) << (t->tokens[i] % 32);
 }
 
-/* Allows the tokens below a node, not including it, that `set` can read. If `ends` is not NULL,
- * adds the nodes at which the rule can end to it. */
-static tsr_status walk(tsr_grammar *g, uint32_t node, int32_t set, tsr__mask *out, bool ends)
+static tsr_status add_end(tsr__mask *mask, uint32_t node)
+{
+    void *list = mask->ends;
+    TSR__TRY(tsr__grow(&list, &mask->end_capacity, mask->end_count + 1, sizeof *mask->ends));
+    mask->ends = list;
+    mask->ends[mask->end_count++] = node;
+    return TSR_OK;
+}
+
+/* Allows the tokens below a node, not including it, that have more than `shallow` bytes and that
+ * `set` can read. With `ends`, adds the nodes at which the rule can end. */
+static tsr_status walk(tsr_grammar *g, uint32_t node, int32_t set, uint32_t shallow, tsr__mask *out,
+                       bool ends)
 {
     const tsr__token_trie *t = g->trie;
     const uint32_t end = t->nexts[node], base = t->depths[node];
@@ -27,6 +43,10 @@ static tsr_status walk(tsr_grammar *g, uint32_t node, int32_t set, tsr__mask *ou
     for (uint32_t n = node + 1; n < end;) {
         const uint32_t depth = t->depths[n] - base;
         int32_t next;
+        if (t->deepest[n] <= shallow) {
+            n = t->nexts[n];
+            continue;
+        }
         if (++g->effort > TSR__MOST_EFFORT)
             return tsr__too_ambiguous();
         TSR__TRY(tsr__readings_step(g, path[depth - 1], t->bytes[n], &next));
@@ -35,19 +55,18 @@ static tsr_status walk(tsr_grammar *g, uint32_t node, int32_t set, tsr__mask *ou
             continue;
         }
         path[depth] = next;
-        allow(t, n, out->words);
-        if (ends && g->readings.sets[next].ends) {
-            void *list = out->ends;
-            TSR__TRY(tsr__grow(&list, &out->end_capacity, out->end_count + 1, sizeof *out->ends));
-            out->ends = list;
-            out->ends[out->end_count++] = n;
+        if (t->depths[n] > shallow)
+            allow(t, n, out->words);
+        if (ends && t->depths[n] > shallow && g->readings.sets[next].ends) {
+            TSR__TRY(add_end(out, n));
         }
         n++;
     }
     return TSR_OK;
 }
 
-/* Finds the tokens that may follow these states, whatever the rules around them. */
+/* Finds the tokens that may follow these states, whatever the rules around them. The result is
+ * valid until the next call. */
 static tsr_status find_local(tsr_grammar *g, int32_t set, const tsr__mask **out);
 
 /* Adds the tokens that may follow those readings of a set that have the same stack. */
@@ -66,7 +85,7 @@ static tsr_status add_stack(tsr_grammar *g, const uint64_t *readings, size_t cou
     TSR__TRY(tsr__readings_find(g, 1, (const uint64_t[]){tsr__reading(around.state, around.below)},
                                 &set));
     for (size_t i = 0; i < local->end_count; i++)
-        TSR__TRY(walk(g, local->ends[i], set, out, false));
+        TSR__TRY(walk(g, local->ends[i], set, 0, out, false));
     return TSR_OK;
 }
 
@@ -82,8 +101,7 @@ static tsr_status add_stacks(tsr_grammar *g, const uint64_t *readings, size_t co
             done = (int32_t)(uint32_t)readings[i] == stack;
         for (size_t i = first; i < count && !done; i++)
             if ((int32_t)(uint32_t)readings[i] == stack && readings[i] >> 32 != TSR__READING_END)
-                group[size++] =
-                    tsr__reading(g->automaton.alike[readings[i] >> 32], TSR__STACK_LOCAL);
+                group[size++] = tsr__reading((int32_t)(readings[i] >> 32), TSR__STACK_LOCAL);
         if (!done)
             TSR__TRY(add_stack(g, group, size, stack, out));
     }
@@ -126,16 +144,98 @@ static tsr_status keep(tsr_grammar *g, int32_t set, tsr_status status, tsr__mask
     return TSR_OK;
 }
 
+/* Copies the tokens and ends of a mask that have at most `depth` bytes. */
+static tsr_status copy_shallow(const tsr_grammar *g, const tsr__mask *from, uint32_t depth,
+                               tsr__mask *out)
+{
+    const tsr__token_trie *t = g->trie;
+    memcpy(out->words, from->words, g->mask_words * sizeof *out->words);
+    for (uint32_t n = 1; n < t->count;) {
+        if (t->deepest[n] <= depth) {
+            n = t->nexts[n];
+            continue;
+        }
+        if (t->depths[n] > depth)
+            for (uint32_t i = t->firsts[n]; i < t->firsts[n + 1]; i++)
+                out->words[t->tokens[i] / 32] &= ~(UINT32_C(1) << (t->tokens[i] % 32));
+        n++;
+    }
+    out->end_count = 0;
+    for (size_t i = 0; i < from->end_count; i++)
+        if (t->depths[from->ends[i]] <= depth)
+            TSR__TRY(add_end(out, from->ends[i]));
+    return TSR_OK;
+}
+
+/* Gives the set of the states to which those of a set are alike, and up to which depth. It is the
+ * set itself if some states have stacks of their own, or if the depth is small. */
+static tsr_status find_alike(tsr_grammar *g, int32_t set, int32_t *out, int32_t *depth)
+{
+    const tsr__reading_set s = g->readings.sets[set];
+    uint64_t few[64];
+    size_t count = 0;
+    *depth = TSR__ALIKE_ALWAYS;
+    *out = set;
+    if (s.count > sizeof few / sizeof *few)
+        return TSR_OK;
+    for (uint32_t i = 0; i < s.count; i++) {
+        const uint64_t reading = g->readings.readings[s.first + i];
+        if ((uint32_t)reading != TSR__STACK_LOCAL)
+            return TSR_OK;
+        if (reading >> 32 == TSR__READING_LEFT) /* the end itself allows nothing */
+            continue;
+        const tsr__alike alike = g->automaton.alike[reading >> 32];
+        few[count++] = tsr__reading(alike.state, TSR__STACK_LOCAL);
+        *depth = alike.depth < *depth ? alike.depth : *depth;
+    }
+    return *depth < LEAST_DEPTH ? TSR_OK : tsr__readings_find(g, count, few, out);
+}
+
+/* Walks through the trie for a set, and keeps or shares the mask. */
+static tsr_status find_new(tsr_grammar *g, int32_t set, const tsr__mask **out)
+{
+    const tsr__reading_set s = g->readings.sets[set];
+    *out = tsr__shared_mask_find(g, g->readings.readings + s.first, s.count);
+    if (*out)
+        return TSR_OK;
+    tsr__mask *mask = create_mask(g);
+    if (!mask)
+        return TSR_ERR_NO_MEMORY;
+    tsr_status status = walk(g, 0, set, 0, mask, true);
+    if (status == TSR_OK)
+        status = tsr__shared_mask_add(g, g->readings.readings + s.first, s.count, mask, out);
+    if (*out) {
+        destroy_mask(mask);
+        return TSR_OK;
+    }
+    return keep(g, set, status, mask, out);
+}
+
 static tsr_status find_local(tsr_grammar *g, int32_t set, const tsr__mask **out)
 {
-    if (g->readings.sets[set].mask) {
-        *out = g->readings.sets[set].mask;
+    const tsr__mask *model;
+    int32_t alike, depth;
+    *out = g->readings.sets[set].mask;
+    if (*out)
         return TSR_OK;
+    TSR__TRY(find_alike(g, set, &alike, &depth));
+    if (alike == set)
+        return find_new(g, set, out);
+    if (depth == TSR__ALIKE_ALWAYS)
+        return find_local(g, alike, out);
+    TSR__TRY(find_local(g, alike, &model));
+    if (depth >= MOST_KEPT_DEPTH && model != &g->partial) { /* finding it again is cheap */
+        TSR__TRY(copy_shallow(g, model, (uint32_t)depth, &g->partial));
+        *out = &g->partial;
+        return walk(g, 0, set, (uint32_t)depth, &g->partial, true);
     }
     tsr__mask *mask = create_mask(g);
     if (!mask)
         return TSR_ERR_NO_MEMORY;
-    return keep(g, set, walk(g, 0, set, mask, true), mask, out);
+    tsr_status status = copy_shallow(g, model, (uint32_t)depth, mask);
+    if (status == TSR_OK)
+        status = walk(g, 0, set, (uint32_t)depth, mask, true);
+    return keep(g, set, status, mask, out);
 }
 
 /* Finds the mask of a set, mask->words, which are 0. */

@@ -18,9 +18,11 @@
 static const char common[] =
     "ws ::= | \" \" | \"\\n\"{1,2} [ \\t]{0,20}\n"
     "plain ::= [^\"\\\\\\x00-\\x1f\\x7f]\n"
+    "rest ::= plain*\n"
     "hex ::= [0-9a-fA-F]\n"
-    "char ::= plain | \"\\\\\" ([\"\\\\/bfnrt] | \"u\" ([0-9a-cA-CefEF] hex{3} | [dD] [0-7] hex{2} "
-    "| [dD] [89abAB] hex{2} \"\\\\u\" [dD] [c-fC-F] hex{2}))\n"
+    "escape ::= [\"\\\\/bfnrt] | \"u\" ([0-9a-cA-CefEF] hex{3} | [dD] [0-7] hex{2} | [dD] [89abAB] "
+    "hex{2} \"\\\\u\" [dD] [c-fC-F] hex{2})\n"
+    "char ::= plain | \"\\\\\" escape\n"
     "string ::= \"\\\"\" char* \"\\\"\"\n"
     "integer ::= \"-\"? (\"0\" | [1-9] [0-9]{0,15})\n"
     "number ::= integer (\".\" [0-9]{1,16})? ([eE] [-+]? [0-9]{1,2})?\n"

@@ -183,7 +183,7 @@ static tsr_status put_prefix(tsr__schema_writer *w, const property **sorted, siz
             i = end;
         }
         if (pass == 0)
-            TSR__TRY(tsr__schema_put(w, "] plain*"));
+            TSR__TRY(tsr__schema_put(w, "] rest"));
     }
     return tsr__schema_put(w, first == p.first ? " | \"\"\n" : "\n");
 }

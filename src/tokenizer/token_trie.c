@@ -94,6 +94,12 @@ static void fill(tsr__token_trie *t, const word *words, uint32_t count, uint32_t
             break;
     }
     t->firsts[node + 1] = count;
+    for (uint32_t n = t->count; n-- > 0;) {
+        t->deepest[n] = t->depths[n];
+        for (uint32_t below = n + 1; below < t->nexts[n]; below = t->nexts[below])
+            if (t->deepest[below] > t->deepest[n])
+                t->deepest[n] = t->deepest[below];
+    }
 }
 
 /* Builds the trie of a list of words. */
@@ -105,13 +111,16 @@ static tsr_status build_words(const word *words, uint32_t count, tsr__token_trie
         t->longest = words[i].size > t->longest ? words[i].size : t->longest;
     }
     t->count = nodes;
+    atomic_init(&t->guest, NULL);
     t->bytes = tsr__calloc(nodes, sizeof *t->bytes);
     t->depths = tsr__calloc(nodes, sizeof *t->depths);
     t->nexts = tsr__calloc(nodes, sizeof *t->nexts);
+    t->deepest = tsr__calloc(nodes, sizeof *t->deepest);
     t->firsts = tsr__calloc((size_t)nodes + 1, sizeof *t->firsts);
     t->tokens = tsr__calloc(count, sizeof *t->tokens);
     uint32_t *path = tsr__calloc((size_t)t->longest + 1, sizeof *path);
-    const bool enough = t->bytes && t->depths && t->nexts && t->firsts && t->tokens && path;
+    const bool enough =
+        t->bytes && t->depths && t->nexts && t->deepest && t->firsts && t->tokens && path;
     if (enough)
         fill(t, words, count, path);
     tsr__free(path);
@@ -135,15 +144,19 @@ static void destroy(tsr__token_trie *t)
 {
     if (!t)
         return;
+    tsr__trie_guest *guest = atomic_load(&t->guest);
+    if (guest)
+        guest->destroy(guest);
     tsr__free(t->bytes);
     tsr__free(t->depths);
     tsr__free(t->nexts);
+    tsr__free(t->deepest);
     tsr__free(t->firsts);
     tsr__free(t->tokens);
     tsr__free(t);
 }
 
-tsr_status tsr__tokenizer_trie(const tsr_tokenizer *tokenizer, const tsr__token_trie **out)
+tsr_status tsr__tokenizer_trie(const tsr_tokenizer *tokenizer, tsr__token_trie **out)
 {
     tsr__token_trie *known = atomic_load(&tokenizer->trie->trie);
     if (!known) {

@@ -45,8 +45,9 @@ START_TEST(without_a_name_all_benchmarks_run)
     const char *file = getenv("TEST_COMPLETE_RUN");
     if (file)
         remove(file);
-    static const char *const all[] = {"fma_peak", "launch", "matmul", "batched", "attention",
-                                      "copy",     "memcpy", "rng",    "sample",  "plan"};
+    static const char *const all[] = {"fma_peak",  "launch", "matmul", "batched",
+                                      "attention", "copy",   "memcpy", "rng",
+                                      "sample",    "plan",   "grammar"};
     static const struct {
         const char *name;
         int count;

@@ -56,6 +56,19 @@ static const char *const grammars[] = {
     /* many ways to read the same text, each with another stack */
     "root ::= a | b\na ::= \"x\" a \"y\" | .\nb ::= \"x\" b [yz] | [^x]+\n",
     "root ::= ([^a] | x){0,2000} \"end\"\nx ::= \"a\" x | \"the\"",
+    /* repetitions whose masks come from those without a limit, and texts with the same beginnings
+     */
+    "root ::= \"<\" c{3,30} \">\" (c{0,9} | \"no\" | \"nothing\" | \"\" | \"not\" \"e\" | [n] "
+    "\"o\")\n"
+    "c ::= [^<>\\\\] | \"\\\\\" [nt<>]",
+    "root ::= s \" \" s{0,5}\ns ::= [a-z]{0,7} | \"(\" x{0,20} \")\"\nx ::= [a-z ]{2} | \"\" | "
+    "[0-9]",
+    "root ::= %json{\"type\": \"object\", \"properties\": {\"a\": {\"type\": \"string\", "
+    "\"maxLength\": "
+    "17}, \"b\": {\"enum\": [\"x\", \"xy\", \"\\\"\", \"z\\u00e4\", 1, 12]}, \"c\": {\"type\": "
+    "\"string\", \"minLength\": 3}, \"d\": {\"type\": \"array\", \"items\": {\"type\": "
+    "\"integer\"}, "
+    "\"maxItems\": 9}}, \"required\": [\"a\", \"b\"], \"additionalProperties\": true}",
 };
 
 START_TEST(masks_are_those_of_each_token)

@@ -317,6 +317,20 @@ START_TEST(mistakes_are_named)
 }
 END_TEST
 
+/* More values than there may be ways to read a text: the bytes that they share are read once. */
+START_TEST(an_enum_may_have_many_values)
+{
+    static char schema[TSR_GRAMMAR_MAX_TEXT / 16];
+    size_t size = (size_t)snprintf(schema, sizeof schema, "{\"enum\": [");
+    for (int i = 0; i < 18000; i++)
+        size += (size_t)snprintf(schema + size, sizeof schema - size, "%s\"w%d\"", i > 0 ? "," : "",
+                                 7 * i);
+    snprintf(schema + size, sizeof schema - size, ", \"\", [1, 2]]}");
+    FOLLOWS(TSR_GRAMMAR_JSON_SCHEMA, schema, "\"w0\"", "\"w7\"", "\"w125993\"", "\"w70\"", "\"\"",
+            "[1, 2]", NULL, "\"w1\"", "\"w126000\"", "\"w\"", "\"w0", "[1]");
+}
+END_TEST
+
 TESTS(schema)
 {
     tcase_add_checked_fixture(tests, open_tokenizer, close_tokenizer);
@@ -329,6 +343,7 @@ TESTS(schema)
     tcase_add_test(tests, arrays);
     tcase_add_test(tests, references);
     tcase_add_test(tests, large_schemas);
+    tcase_add_test(tests, an_enum_may_have_many_values);
     tcase_add_test(tests, random_texts_are_json);
     tcase_add_test(tests, mistakes_are_named);
 }
