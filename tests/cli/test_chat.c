@@ -124,6 +124,27 @@ START_TEST(lines_are_whole)
 }
 END_TEST
 
+/* Each reply begins the grammar again. */
+START_TEST(replies_follow_a_grammar)
+{
+    char place[] = "/tmp/tessera-chat-XXXXXX", path[64], command[256];
+    ck_assert_ptr_nonnull(mkdtemp(place));
+    snprintf(path, sizeof path, "%s/file", place);
+    FILE *file = fopen(path, "w");
+    ck_assert(file != NULL && fputs("{\"const\": [1, \"a\"]}", file) >= 0 && fclose(file) == 0);
+    snprintf(command, sizeof command, CHAT " --json-schema %s", path);
+    feed("Once\nAnd then?\n");
+    tool_prints(command, "[1, \"a\"]\n[1,\"a\"]\n");
+    file = fopen(path, "w");
+    ck_assert(file != NULL && fputs("root ::= \"so\" x", file) >= 0 && fclose(file) == 0);
+    snprintf(command, sizeof command, CHAT " --grammar %s", path);
+    tool_fails(command, "line 1, column 15: there is no rule 'x'");
+    tool_refuses(CHAT " --grammar a --json-schema b",
+                 "tessera: chat: --grammar and --json-schema exclude each other\n");
+    tests_remove(place);
+}
+END_TEST
+
 START_TEST(unreadable_input_is_an_error)
 {
     const int folder = open(TEST_DATA, O_RDONLY);
@@ -430,6 +451,7 @@ TESTS(chat)
     tcase_set_timeout(tests, 120);
     tcase_add_test(tests, replies_continue_the_conversation);
     tcase_add_test(tests, lines_are_whole);
+    tcase_add_test(tests, replies_follow_a_grammar);
     tcase_add_test(tests, unreadable_input_is_an_error);
     tcase_add_test(tests, input_that_breaks_off_is_an_error);
     tcase_add_test(tests, a_full_disk_ends_the_chat);

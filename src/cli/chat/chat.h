@@ -11,6 +11,7 @@ typedef struct chat_options {
     bool ignore_end;
     bool show_reasoning;
     bool plain; /* messages have no format: the model continues them */
+    inference_grammar_files grammar;
 } chat_options;
 
 extern chat_options chat_chosen;

@@ -21,6 +21,7 @@ static const cli_option chat_option_table[] = {
      "print all that the model writes, also its reasoning before the answer",
      .flag = &chat_chosen.show_reasoning},
     INFERENCE_LORA_OPTION,
+    INFERENCE_GRAMMAR_OPTIONS(chat_chosen.grammar),
     INFERENCE_SAMPLING_OPTIONS,
     INFERENCE_DTYPE_OPTIONS,
     {"context", "N",
@@ -51,6 +52,8 @@ int chat_options_read(int argc, char **argv)
         return cli_usage_error("chat: --system needs a format, and --plain is the lack of one");
     if (chat_chosen.plain && inference_chosen.max_tokens == 0)
         inference_chosen.max_tokens = PLAIN_TOKENS;
+    if (chat_chosen.grammar.grammar != NULL && chat_chosen.grammar.schema != NULL)
+        return cli_usage_error("chat: --grammar and --json-schema exclude each other");
     inference_chosen.model = words[0];
     return CLI_DONE;
 }

@@ -21,6 +21,8 @@ typedef struct chat {
     int64_t context;
     int32_t end[INFERENCE_MAX_END_TOKENS];
     int end_count;
+    tsr_grammar *grammar;     /* of replies; NULL: any text */
+    tsr_grammar_state *start; /* of the grammar */
     chat_conversation conversation;
     int sequence;    /* -1: the conversation has no message yet */
     uint64_t number; /* of the generator's sequence, so that each has draws of its own */
@@ -32,6 +34,20 @@ typedef struct chat {
 #define NOTE(chat, ...) ((chat)->job.first ? cli_say(__VA_ARGS__) : (void)0)
 
 /* Opening -------------------------------------------------------------------------------------- */
+
+/* Compiles the grammar of replies, which may begin with reasoning. */
+static tsr_status open_grammar(chat *c)
+{
+    char before[INFERENCE_REASONING_GRAMMAR] = "";
+    if (!chat_chosen.plain)
+        inference_answer_grammar(c->tokenizer, c->format, TSR_CHAT_REASONING_DEFAULT, before,
+                                 sizeof before);
+    tsr_status status = inference_read_grammar(c->tokenizer, &chat_chosen.grammar, before,
+                                               &c->grammar, c->job.problem, sizeof c->job.problem);
+    if (status == TSR_OK && c->grammar != NULL)
+        status = tsr_grammar_state_create(c->grammar, NULL, &c->start);
+    return status;
+}
 
 static tsr_status open_chat(chat *c)
 {
@@ -48,6 +64,9 @@ static tsr_status open_chat(chat *c)
     if (status != TSR_OK)
         return status;
     c->context = c->job.context;
+    status = open_grammar(c);
+    if (status != TSR_OK)
+        return status;
     if (!chat_chosen.ignore_end)
         c->end_count = inference_end_tokens(c->tokenizer, INFERENCE_MAX_END_TOKENS, c->end);
     return tsr_generator_create(
@@ -61,6 +80,8 @@ static void close_chat(chat *c)
 {
     inference_catch_signals(NULL);
     tsr_generator_destroy(&c->generator);
+    tsr_grammar_state_destroy(&c->start);
+    tsr_grammar_destroy(&c->grammar);
     tsr_tokenizer_close(&c->tokenizer);
     inference_close(&c->job);
     chat_conversation_clear(&c->conversation);
@@ -117,7 +138,7 @@ static tsr_status generate(chat *c, reply *r)
     for (int count = 1; count > 0;) {
         tsr_status status = tsr_generator_step(c->generator, &count);
         const tsr_generated *token = tsr_generator_token(c->generator, 0);
-        if (status == TSR_OK && token != NULL && token->finish != TSR_FINISH_INTERRUPT)
+        if (status == TSR_OK && token != NULL && token->token >= 0)
             status = add_token(c, r, token->token);
         if (status != TSR_OK)
             return status;
@@ -161,6 +182,8 @@ static tsr_status reply_to(chat *c, tsr_finish *finish)
     tsr_text_stream_destroy(&r.stream);
     *finish = r.finish;
     c->after = r.finish == TSR_FINISH_TOKEN ? TSR_CHAT_AFTER_END : TSR_CHAT_AFTER_CUT;
+    if (status == TSR_OK && r.finish == TSR_FINISH_STUCK)
+        NOTE(c, "chat: no token of the model can continue the reply by the grammar");
     if (status == TSR_OK && r.finish == TSR_FINISH_CONTEXT)
         NOTE(c, "chat: the context of %" PRId64 " tokens is full; /clear begins a new conversation",
              c->context);
@@ -208,13 +231,13 @@ static tsr_status append(chat *c, const int32_t *ids, int64_t count)
     const tsr_sampling_params sampling = inference_sampling();
     if (c->sequence >= 0)
         return tsr_generator_continue(c->generator, c->sequence, count, ids, most);
-    return tsr_generator_add(c->generator,
-                             tsr_sequence_params(.prompt = ids, .prompt_count = count,
-                                                 .sampling = &sampling, .number = c->number,
-                                                 .max_tokens = most,
-                                                 .ignore_end = chat_chosen.ignore_end,
-                                                 .stop = c->end, .stop_count = c->end_count),
-                             &c->sequence);
+    return tsr_generator_add(
+        c->generator,
+        tsr_sequence_params(.prompt = ids, .prompt_count = count, .sampling = &sampling,
+                            .number = c->number, .max_tokens = most,
+                            .ignore_end = chat_chosen.ignore_end, .stop = c->end,
+                            .stop_count = c->end_count, .grammar = c->start),
+        &c->sequence);
 }
 
 static tsr_status answer(chat *c, const chat_line *line, tsr_finish *finish)

@@ -27,7 +27,7 @@ typedef struct generate_options {
     int prompt_count;
     int64_t logits;
     bool json, ignore_end, stats;
-    const char *grammar, *schema; /* paths of files; NULL: any text */
+    inference_grammar_files grammar;
     const char *stops[GENERATE_MAX_STOPS];
     int stop_count;
 } generate_options;
@@ -68,11 +68,6 @@ void generate_text_finish(generate_text *text);
 /* Checks that all ranks have the same strings of --stop. All ranks must call it. If they differ,
  * all ranks get TSR_ERR_INVALID, and the sentence in problem[size] names this rank's strings. */
 tsr_status generate_check_stops(tsr_comm *comm, char *problem, size_t size);
-
-/* Reads the file of --grammar or --json-schema. *out stays NULL without them. Errors: those of
- * tsr_grammar_create; for a file that cannot be read, the sentence is in problem[size]. */
-tsr_status generate_read_grammar(const tsr_tokenizer *tokenizer, tsr_grammar **out, char *problem,
-                                 size_t size);
 
 /* The results of one sequence. */
 typedef struct generate_result {

@@ -108,8 +108,7 @@ const cli_option generate_option_table[] = {
     {"stop", "TEXT", "end before this text; may be repeated", .read = read_stop},
     {"ignore-end", NULL, "continue after tokens that end a text",
      .flag = &generate_chosen.ignore_end},
-    {"grammar", "FILE", "write what this grammar (GBNF) allows", .text = &generate_chosen.grammar},
-    {"json-schema", "FILE", "write JSON that follows this schema", .text = &generate_chosen.schema},
+    INFERENCE_GRAMMAR_OPTIONS(generate_chosen.grammar),
     {"json", NULL, "print one JSON object at the end", .flag = &generate_chosen.json},
     {"stats", NULL, "after the text, print times and tokens per second on standard error",
      .flag = &generate_chosen.stats},
@@ -141,7 +140,7 @@ int generate_options_read(int argc, char **argv)
         generate_chosen.prompts[generate_chosen.prompt_count++].file = "-";
     if (generate_chosen.logits > 0 && !generate_chosen.json)
         return cli_usage_error("generate: --logits needs --json");
-    if (generate_chosen.grammar != NULL && generate_chosen.schema != NULL)
+    if (generate_chosen.grammar.grammar != NULL && generate_chosen.grammar.schema != NULL)
         return cli_usage_error("generate: --grammar and --json-schema exclude each other");
     inference_chosen.model = words[0];
     return CLI_DONE;

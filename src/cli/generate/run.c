@@ -162,8 +162,8 @@ static tsr_status run_job(job *j)
     if (status == TSR_OK)
         status = generate_check_stops(j->base.comm, j->base.problem, sizeof j->base.problem);
     if (status == TSR_OK)
-        status = generate_read_grammar(j->tokenizer, &j->grammar, j->base.problem,
-                                       sizeof j->base.problem);
+        status = inference_read_grammar(j->tokenizer, &generate_chosen.grammar, NULL, &j->grammar,
+                                        j->base.problem, sizeof j->base.problem);
     if (status == TSR_OK && j->grammar != NULL)
         status = tsr_grammar_state_create(j->grammar, NULL, &j->start);
     if (status == TSR_OK)

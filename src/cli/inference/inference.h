@@ -162,6 +162,24 @@ void inference_reasoning_grammar(const tsr_tokenizer *tokenizer, tsr_chat_format
 void inference_answer_grammar(const tsr_tokenizer *tokenizer, tsr_chat_format format,
                               tsr_chat_reasoning reasoning, char *out, size_t size);
 
+/* Grammars ------------------------------------------------------------------------------------- */
+
+/* The paths of --grammar and --json-schema; NULL: any text. */
+typedef struct inference_grammar_files {
+    const char *grammar, *schema;
+} inference_grammar_files;
+/* clang-format off */
+#define INFERENCE_GRAMMAR_OPTIONS(files)                                                           \
+    {"grammar", "FILE", "write what this grammar (GBNF) allows", .text = &(files).grammar},        \
+    {"json-schema", "FILE", "write JSON that follows this schema", .text = &(files).schema}
+/* clang-format on */
+/* Reads the grammar. If `before` is not NULL, texts are replies, which begin with this expression
+ * in GBNF. *out stays NULL without files. Errors: those of tsr_grammar_create, and for a file that
+ * cannot be read; the sentence is in problem[size]. */
+tsr_status inference_read_grammar(const tsr_tokenizer *tokenizer,
+                                  const inference_grammar_files *files, const char *before,
+                                  tsr_grammar **out, char *problem, size_t size);
+
 /* Jobs ----------------------------------------------------------------------------------------- */
 
 /* Opens a model's tokenizer. */
