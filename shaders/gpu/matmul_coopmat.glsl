@@ -24,6 +24,7 @@
 
 layout(constant_id = 13) const uint MODE = TSR_DT_F32 << TSR_MM_Y_DTYPE_SHIFT;
 #define MM_MODE MODE
+#define MM_FUSED MODE
 #include "include/matmul_common.glsl"
 layout(constant_id = 17) const uint BAND = 8;
 #include "include/matmul_tile.glsl"
@@ -226,7 +227,7 @@ void store_sums(mm_block block, uvec2 corner, uint row, uint col, uint at)
         return;
     }
     vec4 bias = vec4(0.0), sum;
-    if ((MM_MODE & TSR_MM_BIAS) != 0)
+    if ((MM_MODE & (TSR_MM_BIAS | TSR_MM_TIMES)) != 0)
         bias = mm_bias4(block, row, col);
     [[unroll]] for (uint i = 0; i < 4; i++)
         sum[i] = scaled(staged_sum(at + i), corner.x + row, corner.y + col + i);

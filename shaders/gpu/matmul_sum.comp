@@ -10,6 +10,7 @@ layout(constant_id = 0) const uint THREADS = 64;
 layout(local_size_x_id = 0) in;
 layout(constant_id = 1) const uint MODE = 0;
 #define MM_MODE MODE
+#define MM_FUSED MODE
 
 #include "include/matmul_common.glsl"
 

@@ -10,6 +10,7 @@
 
 layout(constant_id = 11) const uint MODE = TSR_MM_MODE_PUSHED;
 #define MM_MODE (MODE == TSR_MM_MODE_PUSHED ? p.mode : MODE)
+#define MM_FUSED (MODE == TSR_MM_MODE_PUSHED ? 0u : MODE)
 #include "include/matmul_common.glsl"
 layout(constant_id = 12) const uint BAND = 8;
 #include "include/matmul_tile.glsl"

@@ -18,6 +18,9 @@ layout(push_constant, std430) uniform tsr_push
 #define MM_MODE p.mode
 #endif
 
+// A kernel whose mode is a constant may define MM_FUSED as this constant. Its products then also have a
+// factor (TSR_MM_TIMES) or another matrix (TSR_MM_SLOPE, TSR_MM_ADDED).
+
 // The address `count` · `stride` elements after `base`, in 64 bits.
 uvec2 mm_at(uvec2 base, uint count, uint stride, uint dtype)
 {
@@ -117,6 +120,9 @@ uvec2 mm_b_matrix(uint dtype)
 struct mm_block
 {
     uvec2 y, bias;
+#ifdef MM_FUSED
+    uvec2 other; // of TSR_MM_SLOPE or TSR_MM_ADDED
+#endif
 };
 
 mm_block mm_block_at(uint row, uint col)
@@ -126,10 +132,22 @@ mm_block mm_block_at(uint row, uint col)
     if (p.splits > 1)
         y = mm_at(y, mm_split(), p.m * p.n, dtype); // if k is split, the host keeps m·n below 2^32
     y = mm_at(mm_at(y, row, p.y_row, dtype), col, p.y_col, dtype);
+#ifdef MM_FUSED
+    uvec2 other = mm_at(mm_at(uvec2(p.TSR_MM_OTHER_LOW, p.TSR_MM_OTHER_HIGH), row, p.y_row, dtype), col, p.y_col, dtype);
+#endif
     dtype = mm_bias_dtype();
     uvec2 bias = mm_at(mm_at(p.bias, mm_outer(), p.bias_outer, dtype), mm_inner(), p.bias_inner, dtype);
     bias = mm_at(mm_at(bias, row, p.bias_row, dtype), col, p.bias_col, dtype);
+#ifdef MM_FUSED
+    return mm_block(y, bias, other);
+#else
     return mm_block(y, bias);
+#endif
+}
+
+uint mm_activation()
+{
+    return (MM_MODE >> TSR_MM_ACTIVATION_SHIFT) & TSR_MM_FIELD_MASK;
 }
 
 // Returns act(alpha·sum + y + bias). `y_at` and `bias_at` are offsets from the first element of the
@@ -139,11 +157,23 @@ float mm_value(mm_block block, uint y_at, uint bias_at, float sum)
     precise float value = p.alpha * sum;
     if ((MM_MODE & TSR_MM_ACCUMULATE) != 0)
         value += tsr_load_float(block.y, y_at, mm_y_dtype());
+#ifdef MM_FUSED
+    if ((MM_FUSED & TSR_MM_TIMES) != 0)
+        value *= tsr_load_float(block.bias, bias_at, mm_bias_dtype());
+    else
+#endif
     if ((MM_MODE & TSR_MM_BIAS) != 0)
         value += tsr_load_float(block.bias, bias_at, mm_bias_dtype());
-    uint activation = (MM_MODE >> TSR_MM_ACTIVATION_SHIFT) & TSR_MM_FIELD_MASK;
-    if (activation != 0)
-        value = tsr_activate(value, activation);
+#ifdef MM_FUSED
+    if ((MM_FUSED & TSR_MM_SLOPE) != 0)
+        tsr_store_float(block.other, y_at, mm_y_dtype(), tsr_activate_grad(value, mm_activation()));
+#endif
+    if (mm_activation() != 0)
+        value = tsr_activate(value, mm_activation());
+#ifdef MM_FUSED
+    if ((MM_FUSED & TSR_MM_ADDED) != 0)
+        value += tsr_load_float(block.other, y_at, mm_y_dtype());
+#endif
     return value;
 }
 
@@ -164,27 +194,49 @@ vec4 mm_bias4(mm_block block, uint row, uint col)
     return bias;
 }
 
-// Stores what mm_store() would store for four neighbouring columns, which are one aligned vector of
-// y (TSR_MM_Y_VECTORS). `bias` is not used if the mode has none.
-void mm_store4(mm_block block, uint row, uint col, vec4 sum, vec4 bias)
+void mm_put4(uvec2 at, vec4 value)
 {
     uint dtype = mm_y_dtype();
-    uvec2 at = tsr_at(block.y, (row * p.y_row + col) * (dtype == TSR_DT_F32 ? 4u : 2u));
-    precise vec4 value = p.alpha * sum;
-    if ((MM_MODE & TSR_MM_ACCUMULATE) != 0)
-        value += mm_load4(at, 0, dtype);
-    if ((MM_MODE & TSR_MM_BIAS) != 0)
-        value += bias;
-    uint activation = (MM_MODE >> TSR_MM_ACTIVATION_SHIFT) & TSR_MM_FIELD_MASK;
-    if (activation != 0)
-        [[unroll]] for (uint i = 0; i < 4; i++)
-            value[i] = tsr_activate(value[i], activation);
     if (dtype == TSR_DT_F32) {
         tsr_floats4(at).v[0] = value;
         return;
     }
     uvec4 bits = dtype == TSR_DT_F16 ? tsr_f16_from_f32(value) : tsr_bf16_from_f32(value);
     tsr_words2(at).v[0] = uvec2(bits[0] | bits[1] << 16, bits[2] | bits[3] << 16);
+}
+
+// Stores what mm_store() would store for four neighbouring columns, which are one aligned vector of
+// y (TSR_MM_Y_VECTORS). `bias` is not used if the mode has none.
+void mm_store4(mm_block block, uint row, uint col, vec4 sum, vec4 bias)
+{
+    uint dtype = mm_y_dtype(), offset = (row * p.y_row + col) * (dtype == TSR_DT_F32 ? 4u : 2u);
+    uvec2 at = tsr_at(block.y, offset);
+    precise vec4 value = p.alpha * sum;
+    if ((MM_MODE & TSR_MM_ACCUMULATE) != 0)
+        value += mm_load4(at, 0, dtype);
+#ifdef MM_FUSED
+    if ((MM_FUSED & TSR_MM_TIMES) != 0)
+        value *= bias;
+    else
+#endif
+    if ((MM_MODE & TSR_MM_BIAS) != 0)
+        value += bias;
+    uint activation = mm_activation();
+#ifdef MM_FUSED
+    uvec2 other = tsr_at(block.other, offset);
+    if ((MM_FUSED & TSR_MM_SLOPE) != 0)
+        mm_put4(other, vec4(tsr_activate_grad(value.x, activation), tsr_activate_grad(value.y, activation),
+                            tsr_activate_grad(value.z, activation), tsr_activate_grad(value.w, activation)));
+#endif
+    // without a loop: the compiler's copies of a loop's body are no longer precise
+    if (activation != 0)
+        value = vec4(tsr_activate(value.x, activation), tsr_activate(value.y, activation),
+                     tsr_activate(value.z, activation), tsr_activate(value.w, activation));
+#ifdef MM_FUSED
+    if ((MM_FUSED & TSR_MM_ADDED) != 0)
+        value += mm_load4(other, 0, dtype);
+#endif
+    mm_put4(at, value);
 }
 
 #endif

@@ -51,8 +51,9 @@ tsr__stream_counts tsr__stream_get_counts(const tsr_stream *stream);
  * has the layout of y; bias is [n] or NULL. The results have the bits of tsr_matmul() followed
  * by tsr_activate() and tsr_activate_grad().
  *
- * Only some products in f32 have a kernel for this, on CPU drivers. If this one has none,
- * nothing is recorded, and *recorded is false. Errors: those of tsr_matmul(). */
+ * The bits are those in f32; with 16 bits, z is not rounded before the activation. Only some
+ * products have a kernel for this: on CPU drivers some in f32, on GPUs those in tiles. If this one
+ * has none, nothing is recorded, and *recorded is false. Errors: those of tsr_matmul(). */
 tsr_status tsr__matmul_with_slope(tsr_stream *stream, tsr_tensor *y, tsr_tensor *slope,
                                   const tsr_tensor *a, const tsr_tensor *b, const tsr_tensor *bias,
                                   tsr_activation activation, bool *recorded) TSR_NODISCARD;
@@ -64,8 +65,8 @@ tsr_status tsr__matmul_times(tsr_stream *stream, tsr_tensor *y, const tsr_tensor
                              const tsr_tensor *b, const tsr_tensor *factor,
                              bool *recorded) TSR_NODISCARD;
 
-/* True if the stream's device has kernels for these two functions. */
-bool tsr__matmul_may_fuse(const tsr_stream *stream);
+/* True if the stream's device has kernels for these two functions, for tensors of this dtype. */
+bool tsr__matmul_may_fuse(const tsr_stream *stream, tsr_dtype dtype);
 
 /* y[m,n] = act(a[m,k] · gate[n,k]ᵀ + bias of gate) · (a · up[n,k]ᵀ + bias of up) in one dispatch.
  * b [2n,k] has the rows of gate, then those of up, in any dtype of tsr_matmul. bias is [2n] or
@@ -96,6 +97,10 @@ typedef struct tsr__matmul_fusion {
     const tsr__matmul_gate *gate; /* or NULL; not together with a norm, and not if `gated` */
     bool gated;             /* as tsr__matmul_gated; otherwise y = act(norm(a) · bᵀ + bias) */
     const tsr_tensor *bias; /* or NULL */
+    /* NULL, or a tensor with y's shape that is added to y last; not together with `norm` or
+     * `gated`. In f32, the bits are those of a separate addition. GPUs have kernels for this if the
+     * product is computed in tiles and `added` has y's dtype and strides. */
+    const tsr_tensor *added;
     tsr_activation activation;
     bool allow_int8;
     tsr_precision precision; /* as in tsr_matmul_params */

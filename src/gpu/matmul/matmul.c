@@ -66,9 +66,9 @@ static tsr_status plan_and_record(const tsr__matmul_call *call,
     if (p->m > 0 && p->n > 0 && p->batch_count > 0) {
         TSR__TRY(tsr__matmul_plan_narrowed(call, override, &plan));
         if (plan.method == TSR__MATMUL_NOTHING && !call->gate) {
-            if (tsr__dtype_is_block(call->b->layout.dtype))
+            if (!call->added && tsr__dtype_is_block(call->b->layout.dtype))
                 tsr__matmul_plan_blocks(call, &plan);
-            else
+            else if (!tsr__dtype_is_block(call->b->layout.dtype))
                 TSR__TRY(tsr__matmul_plan_floats(call, override, &plan));
         }
     }
@@ -110,12 +110,15 @@ tsr_status tsr_matmul(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *a, co
 
 /* Products with an activation function or its slope -------------------------------------------- */
 
-bool tsr__matmul_may_fuse(const tsr_stream *stream)
+bool tsr__matmul_may_fuse(const tsr_stream *stream, tsr_dtype dtype)
 {
-    const tsr__matmul_device device = tsr__matmul_device_of(tsr_stream_device(stream));
+    tsr_device *gpu = tsr_stream_device(stream);
+    const tsr__matmul_device device = tsr__matmul_device_of(gpu);
     const tsr__matmul_config *config;
+    if (!gpu->traits.slow_pipelines)
+        return true;
     for (int i = 0; (config = tsr__matmul_config_at(i)) != NULL; i++)
-        if (config->family->fuses && tsr__matmul_config_runs(config, &device))
+        if (dtype == TSR_F32 && config->family->fuses && tsr__matmul_config_runs(config, &device))
             return true;
     return false;
 }
@@ -212,6 +215,16 @@ static bool may_normalise(const tsr__matmul_call *call)
                            norm_fits(call->norm, call->problem));
 }
 
+static tsr_status check_added(const tsr_stream *stream, const tsr_tensor *added,
+                              const tsr_tensor *y)
+{
+    TSR__TRY(tsr__require_float("matmul", "added", stream, added));
+    TSR__REQUIRE(tsr__layout_same_shape(&added->layout, &y->layout), "matmul: added is %s; y is %s",
+                 TSR__SHAPE(added->layout.ndim, added->layout.shape),
+                 TSR__SHAPE(y->layout.ndim, y->layout.shape));
+    return tsr__require_disjoint("matmul", "y", y, "added", added, false);
+}
+
 static tsr_status check_gate(const tsr_stream *stream, const tsr__matmul_gate *gate,
                              const tsr_tensor *y, const tsr_tensor *a)
 {
@@ -252,6 +265,8 @@ tsr_status tsr__matmul_fused(tsr_stream *stream, tsr_tensor *y, const tsr_tensor
         TSR__TRY(tsr__require_disjoint("matmul", "y", y, "the norm", fusion->norm->weight, false));
     if (fusion->gate)
         TSR__TRY(check_gate(stream, fusion->gate, y, a));
+    if (fusion->added)
+        TSR__TRY(check_added(stream, fusion->added, y));
     const tsr__matmul_call call = {.stream = stream,
                                    .problem = &problem,
                                    .y = y,
@@ -260,8 +275,9 @@ tsr_status tsr__matmul_fused(tsr_stream *stream, tsr_tensor *y, const tsr_tensor
                                    .bias = bias,
                                    .gated = fusion->gated,
                                    .norm = fusion->norm,
-                                   .gate = fusion->gate};
-    if (!may_normalise(&call))
+                                   .gate = fusion->gate,
+                                   .added = fusion->added};
+    if (!may_normalise(&call) || (fusion->added && !same_layout(fusion->added, y)))
         return TSR_OK;
     return plan_and_record(&call, NULL, fusion->only_ask, recorded);
 }

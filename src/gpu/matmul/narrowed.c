@@ -136,6 +136,12 @@ static tsr_status multiply_columns(tsr_stream *stream, const narrowed_run *run, 
     const uint32_t b_terms = run->plan->narrowed.b_terms;
     tsr__matmul_problem problem = run->problem;
 
+    tsr_tensor added;
+
+    if (call->added) {
+        added = *call->added;
+        added.layout.offset += first * p->y.col;
+    }
     problem.n = columns;
     problem.y.offset += first * problem.y.col;
     problem.bias.offset += first * problem.bias.col;
@@ -155,7 +161,8 @@ static tsr_status multiply_columns(tsr_stream *stream, const narrowed_run *run, 
                                       .y = call->y,
                                       .a = &run->a,
                                       .b = &run->b,
-                                      .bias = call->bias};
+                                      .bias = call->bias,
+                                      .added = call->added ? &added : NULL};
     return run->plan->config->family->run(&product, run->plan);
 }
 

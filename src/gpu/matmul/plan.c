@@ -76,26 +76,27 @@ static bool computes(const tsr__matmul_call *call, const tsr__matmul_plan *plan)
     if (call->norm &&
         (plan->splits > 1 || !family->normalises || !family->normalises(call->problem)))
         return false;
+    if (call->slope || call->times || call->added)
+        return (family->fuses_tiles && tsr__matmul_tiles_fuse(call)) ||
+               (!call->added && family->fuses && family->fuses(call));
     if (call->norm && !call->gated)
         return true;
-    if (call->gated)
-        return family->gates && plan->splits == 1 && family->gates(call->problem);
-    return family->fuses && family->fuses(call);
+    return family->gates && plan->splits == 1 && family->gates(call->problem);
 }
 
 tsr_status tsr__matmul_plan_floats(const tsr__matmul_call *call,
                                    const tsr__matmul_override *override, tsr__matmul_plan *out)
 {
     const tsr__matmul_problem *p = call->problem;
-    const bool of_f32 = call->slope || call->times, fused = of_f32 || call->gated || call->norm;
     tsr_device *gpu = tsr_stream_device(call->stream);
+    const bool two = call->slope || call->times, of_f32 = two && gpu->cpu,
+               fused = two || call->added || call->gated || call->norm;
     tsr__tuned *tuned;
 
     *out = (tsr__matmul_plan){.method = TSR__MATMUL_NOTHING};
-    if (fused && p->swapped)
+    if (fused && (p->swapped || (p->k == 0 && !call->gated && !call->norm)))
         return TSR_OK;
-    if (of_f32 && (p->k == 0 || !is_f32(call->y) || !is_f32(call->a) || !is_f32(call->b) ||
-                   !is_f32(call->bias)))
+    if (of_f32 && (!is_f32(call->y) || !is_f32(call->a) || !is_f32(call->b) || !is_f32(call->bias)))
         return TSR_OK;
     TSR__TRY(tsr__tuned_of(gpu, &tuned));
     TSR__TRY(tsr__matmul_choose_tested(gpu, tuned, p, override, out));
@@ -135,6 +136,7 @@ tsr_status tsr__matmul_plan_narrowed(const tsr__matmul_call *call,
     if (call->slope || call->times || call->gated || (blocks && p->swapped) ||
         ((call->norm || call->gate) && (p->swapped || call->a->layout.dtype != TSR_F32)) ||
         !tsr__matmul_narrow(p, call->a->layout.dtype, call->b->layout.dtype, &narrowed, &plan) ||
+        (call->added && (p->swapped || !tsr__matmul_tiles_fuse(call))) ||
         (config && !tsr__matmul_config_fits(config, &device, &narrowed)))
         return TSR_OK;
     TSR__TRY(tsr__tuned_of(gpu, &tuned));

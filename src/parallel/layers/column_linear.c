@@ -268,7 +268,7 @@ static tsr_status forward_sloped(tsr__column_linear *column, tsr__temps *temps, 
         tsr__layer_is_adapted(&column->linear.base))
         return TSR_OK;
     const tsr_dtype dtype = tsr_tensor_layout(x)->dtype;
-    if (dtype != TSR_F32 || !tsr__matmul_may_fuse(stream))
+    if (!tsr__matmul_may_fuse(stream, dtype))
         return TSR_OK;
     TSR__TRY(tsr__column_products_get(column, temps, &products, 0, &product));
     TSR__TRY(tsr__temp_like(temps, x, dtype, -1, column->features, &local));

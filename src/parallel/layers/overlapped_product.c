@@ -204,18 +204,30 @@ static tsr_status add_to_y(const reduced_run *run, const tsr_tensor *added)
 }
 
 /* Computes the product in a group of one rank. There is nothing to sum, so the product adds the
- * bias or, if there is none, `added`. */
+ * bias and `added`, if a kernel can add both, otherwise the bias or, if there is none, `added`. */
 static tsr_status multiply_one_rank(reduced_run *run)
 {
     const tsr__reduced_product *product = run->product;
     const tsr_tensor *bias = product->bias, *added = product->added;
-    tsr_tensor *y2, *added2;
+    const tsr_group *group = run->row->linear.base.group;
+    tsr_tensor *y2, *added2 = NULL;
+    bool recorded = false;
     TSR__TRY(tsr__temp_flatten(run->temps, product->y, &y2));
-    if (added && !bias) {
+    if (added)
         TSR__TRY(tsr__temp_flatten(run->temps, added, &added2));
+    if (added && !bias) {
         bias = added2;
         added = NULL;
+    } else if (added && !product->up2) {
+        TSR__TRY(tsr__matmul_fused(
+            run->row->linear.base.stream, y2, product->x2, product->weight,
+            &(tsr__matmul_fusion){.bias = bias,
+                                  .added = added2,
+                                  .precision = tsr__group_precision(group, product->weight)},
+            &recorded));
     }
+    if (recorded)
+        return TSR_OK;
     TSR__TRY(multiply(run, y2, product->x2, product->up2, product->weight, bias));
     TSR__TRY(tsr__adapter_terms_add(&run->row->linear, run->temps, &run->adapters, 0, 0,
                                     run->row->linear.output_size, y2));

@@ -1,6 +1,6 @@
-/* Products that also compute the derivative of their activation, and products whose elements are
- * each multiplied by a factor. Compares them with double precision, and bit by bit with the same
- * operations in several calls. */
+/* Products that also compute the derivative of their activation, products whose elements are each
+ * multiplied by a factor, and products that add another matrix besides the bias. Compares them with
+ * double precision, and bit by bit with the same operations in several calls. */
 #include "gpu/internal.h"
 
 #include <math.h>
@@ -83,10 +83,12 @@ static bool has_kernels(void)
     return gpu->traits.device_class == TSR__CLASS_LAVAPIPE && tsr__cpu_matmul_config_at(0) != NULL;
 }
 
+/* GPUs have kernels for all products in tiles. */
 static void expect_recorded(const shape *s, bool recorded)
 {
-    ck_assert_msg(recorded == (has_kernels() && s->suits), "[%lld,%lld,%lld]: %s", (long long)s->m,
-                  (long long)s->n, (long long)s->k, recorded ? "recorded" : "not recorded");
+    const bool expected = gpu->traits.slow_pipelines ? has_kernels() && s->suits : s->m > 8;
+    ck_assert_msg(recorded == expected, "[%lld,%lld,%lld]: %s", (long long)s->m, (long long)s->n,
+                  (long long)s->k, recorded ? "recorded" : "not recorded");
 }
 
 static void expect_same(const shape *s, const char *what, const double *is, const double *want)
@@ -193,16 +195,86 @@ START_TEST(factors)
 }
 END_TEST
 
-/* If the device has no kernel for such products, the functions record nothing, whatever the
- * shape is, and say so. */
-START_TEST(depends_on_the_device)
+/* y = a · bᵀ + bias + added. In f32, the bits are those of two operations. */
+static void check_added(const shape *s, tsr_dtype dtype, gpu_random *random)
 {
+    const int64_t count = s->m * s->n;
+    double *values[4], *y = numbers(count), *steps = numbers(count);
+    tsr_tensor *in[4], *parents[3], *made[3];
+    bool recorded = false;
+    for (int i = 0; i < 4; i++) { /* a, b, bias and added */
+        const int64_t sizes[] = {i == 0 || i == 3 ? s->m : s->n, i == 3 ? s->n : s->k};
+        const int64_t elements = i == 2 ? s->n : sizes[0] * sizes[1];
+        in[i] = gpu_new(dtype, i == 2 ? 1 : 2, sizes);
+        values[i] = numbers(elements);
+        for (int64_t j = 0; j < elements; j++)
+            values[i][j] = gpu_rounded(gpu_random_unit(random), dtype);
+        gpu_put(in[i], values[i]);
+    }
+    for (int i = 0; i < 3; i++) { /* y, added in a tensor with y's strides, y in two steps */
+        parents[i] = gpu_new(dtype, 2, (int64_t[]){s->m, s->n + s->padding});
+        GPU_OK(tsr_tensor_slice(parents[i], 1, 0, s->n, 1, &made[i]));
+        gpu_poison(made[i]);
+    }
+    GPU_OK(tsr_copy(queue, made[1], in[3]));
+    GPU_OK(tsr__matmul_fused(queue, made[0], in[0], in[1],
+                             &(tsr__matmul_fusion){.bias = in[2], .added = made[1]}, &recorded));
+    ck_assert_int_eq(recorded, !gpu->traits.slow_pipelines && s->m > 8);
+    if (recorded) {
+        gpu_get(made[0], y);
+        GPU_OK(tsr_matmul(queue, made[2], in[0], in[1],
+                          tsr_matmul_params(.transpose_b = true, .bias = in[2])));
+        GPU_OK(tsr_binary(queue, made[2], made[2], made[1], TSR_BINARY_ADD));
+        gpu_get(made[2], steps);
+        if (dtype == TSR_F32)
+            expect_same(s, "y", y, steps);
+        for (int64_t i = 0; i < count; i++) {
+            double sum = values[2][i % s->n] + values[3][i];
+            for (int64_t k = 0; k < s->k; k++)
+                sum += values[0][i / s->n * s->k + k] * values[1][i % s->n * s->k + k];
+            if (dtype == TSR_F32)
+                expect_near(s, "y", i, y[i], sum);
+            else
+                ck_assert_msg(fabs(y[i] - sum) <= 0x1p-10 * (1 + fabs(sum)),
+                              "y at %lld is %g, not %g", (long long)i, y[i], sum);
+        }
+    }
+    for (int i = 0; i < 3; i++) {
+        tsr_tensor_destroy(&made[i]);
+        tsr_tensor_destroy(&parents[i]);
+    }
+    for (int i = 0; i < 4; i++) {
+        tsr_tensor_destroy(&in[i]);
+        free(values[i]);
+    }
+    free(y);
+    free(steps);
+}
+
+/* The kernels for GPUs: tiles that are not full, rows of y that are not aligned, few rows, for
+ * which there are none, and k in several ranges. */
+START_TEST(gpus_fuse_products_in_tiles)
+{
+    static const shape on_gpus[] = {
+        {.m = 50, .n = 84, .k = 32, .times_k = 32, .padding = 4, .bias = true},
+        {.m = 50, .n = 81, .k = 32, .times_k = 32, .padding = 3},
+        {.m = 3, .n = 64, .k = 32, .times_k = 32},
+        {.m = 40, .n = 48, .k = 2048, .times_k = 2048, .bias = true},
+    };
     gpu_random random = {23};
-    ck_assert_int_eq(tsr__matmul_may_fuse(queue), has_kernels());
+    ck_assert_int_eq(tsr__matmul_may_fuse(queue, TSR_F32),
+                     has_kernels() || !gpu->traits.slow_pipelines);
+    check_added(&on_gpus[0], TSR_F32, &random);
     tsr__device_treat_as(gpu, TSR__CLASS_GPU);
-    ck_assert(!tsr__matmul_may_fuse(queue));
-    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
-        check_slope(&shapes[i], &random);
+    ck_assert(tsr__matmul_may_fuse(queue, TSR_F16));
+    for (size_t i = 0; i < sizeof on_gpus / sizeof *on_gpus; i++) {
+        shape s = on_gpus[i];
+        check_slope(&s, &random);
+        check_times(&s, &random);
+        check_added(&s, TSR_F32, &random);
+    }
+    check_added(&on_gpus[0], TSR_F16, &random);
+    check_added(&on_gpus[1], TSR_F16, &random);
 }
 END_TEST
 
@@ -218,6 +290,12 @@ START_TEST(refuses)
     GPU_FAILS(tsr__matmul_with_slope(queue, y, y, a, a, NULL, TSR_ACT_SILU, &recorded),
               TSR_ERR_INVALID, "matmul: slope");
     GPU_FAILS(tsr__matmul_times(queue, y, a, a, other, &recorded), TSR_ERR_INVALID, "bias");
+    GPU_FAILS(tsr__matmul_fused(queue, y, a, a, &(tsr__matmul_fusion){.added = other}, &recorded),
+              TSR_ERR_INVALID, "matmul: added is [64,32]; y is [64,64]");
+    GPU_FAILS(tsr__matmul_fused(queue, y, a, a,
+                                &(tsr__matmul_fusion){.gate = &(tsr__matmul_gate){.up = other}},
+                                &recorded),
+              TSR_ERR_INVALID, "matmul: up is [64,32]; a is [64,64]");
     tsr_tensor *all[] = {y, other, a};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         tsr_tensor_destroy(&all[i]);
@@ -229,6 +307,6 @@ TESTS(activated)
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     tcase_add_test(tests, activation_and_its_derivative);
     tcase_add_test(tests, factors);
-    tcase_add_test(tests, depends_on_the_device);
+    tcase_add_test(tests, gpus_fuse_products_in_tiles);
     tcase_add_test(tests, refuses);
 }

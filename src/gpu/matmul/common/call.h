@@ -20,6 +20,7 @@ struct tsr__matmul_call {
      * gated: the product is that of tsr__matmul_gated. The problem is that of the first half of b's
      * rows; the call has all of b and bias. */
     const tsr_tensor *slope;
+    const tsr_tensor *added; /* of tsr__matmul_fused */
     bool times, gated;
     /* NULL, or the norm of tsr__matmul_fused, whose weight has k contiguous elements that start at
      * a multiple of the size of four */
@@ -48,6 +49,10 @@ uint64_t tsr__matmul_address(const tsr_tensor *tensor, const tsr__matmul_side *s
 
 /* Returns the word `mode` of the push constants, which describes the problem's epilogue. */
 uint32_t tsr__matmul_mode(const tsr__matmul_problem *problem);
+
+/* True if a family with `fuses_tiles` computes this product, which has one of `slope`, `times` and
+ * `added`. */
+bool tsr__matmul_tiles_fuse(const tsr__matmul_call *call);
 
 /* Advances `index` to the next combination of the first `dims` batch dimensions; the last dimension
  * changes fastest. After the last combination, sets `index` to zeros and returns false. */

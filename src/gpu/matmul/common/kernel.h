@@ -219,7 +219,10 @@ struct tsr__matmul_family {
     bool (*normalises)(const tsr__matmul_problem *problem);
 
     bool splits_k; /* `run` uses plan->splits */
-    bool narrows;  /* computes problems with narrowed operands */
+    /* `run` is tsr__matmul_run_tiles, and kernels of their own modes compute call->slope,
+     * call->times and call->added. */
+    bool fuses_tiles;
+    bool narrows; /* computes problems with narrowed operands */
     /* With few rows, more invocations per workgroup take the place of ranges of k, so that no other
      * dispatch adds up their sums. */
     bool widens;

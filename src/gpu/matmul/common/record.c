@@ -42,6 +42,27 @@ uint32_t tsr__matmul_mode(const tsr__matmul_problem *p)
            (uint32_t)p->activation << TSR_MM_ACTIVATION_SHIFT;
 }
 
+/* The mode of the call, whose epilogue may have a factor or another matrix. */
+static uint32_t call_mode(const tsr__matmul_call *call)
+{
+    return tsr__matmul_mode(call->problem) | (call->times ? TSR_MM_TIMES : 0) |
+           (call->slope ? TSR_MM_SLOPE : 0) | (call->added ? TSR_MM_ADDED : 0);
+}
+
+/* The other matrix besides y, or NULL. */
+static const tsr_tensor *other_of(const tsr__matmul_call *call)
+{
+    return call->slope ? call->slope : call->added;
+}
+
+bool tsr__matmul_tiles_fuse(const tsr__matmul_call *call)
+{
+    const tsr__matmul_problem *p = call->problem;
+
+    return !tsr_stream_device(call->stream)->traits.slow_pipelines && p->batch_dims == 0 &&
+           p->k > 0 && !p->accumulate && (!call->times || p->has_bias);
+}
+
 bool tsr__matmul_next_batch(const tsr__matmul_problem *problem, int dims,
                             int64_t index[TSR__MATMUL_BATCH])
 {
@@ -90,6 +111,14 @@ void tsr__matmul_push_norm(const tsr__matmul_call *call, struct tsr_matmul_push 
     memcpy(&push->TSR_MM_NORM_EPSILON, &call->norm->epsilon, sizeof(float));
 }
 
+/* Declares the access to the other matrix, if there is one. */
+static void add_other(const tsr__matmul_call *call, tsr__dispatch *dispatch)
+{
+    if (other_of(call))
+        dispatch->access[dispatch->access_count++] =
+            call->slope ? tsr__write_of(call->slope) : tsr__read_of(call->added);
+}
+
 tsr_status tsr__matmul_finish(const tsr__matmul_call *call, tsr__buffer *partial, uint32_t ranges,
                               uint32_t matrices, const struct tsr_matmul_push *push)
 {
@@ -97,7 +126,7 @@ tsr_status tsr__matmul_finish(const tsr__matmul_call *call, tsr__buffer *partial
     struct tsr_matmul_push sum = *push;
     tsr__dispatch dispatch = {.shader = TSR__SHADER_MATMUL_SUM,
                               .spec_count = 2,
-                              .spec = {threads, tsr__matmul_mode(call->problem)},
+                              .spec = {threads, call_mode(call)},
                               .push = &sum,
                               .push_bytes = sizeof sum,
                               .access_count = call->bias ? 3 : 2};
@@ -112,6 +141,7 @@ tsr_status tsr__matmul_finish(const tsr__matmul_call *call, tsr__buffer *partial
     dispatch.read_bytes = 4.0 * sum.m * sum.n * ranges * matrices;
     if (call->bias)
         dispatch.access[2] = tsr__read_of(call->bias);
+    add_other(call, &dispatch);
     return tsr__stream_dispatch(call->stream, &dispatch);
 }
 
@@ -219,6 +249,7 @@ static void fill_push(run *r)
         push->mode |= TSR_MM_A_LANES_ROW;
     if (p->b.col > 0 && (p->b.row == 0 || p->b.col < p->b.row))
         push->mode |= TSR_MM_B_LANES_COL;
+    push->mode |= call_mode(r->call);
     if (r->call->norm)
         tsr__matmul_push_norm(r->call, push);
 }
@@ -233,9 +264,10 @@ static uint32_t own_mode(const run *r)
     const tsr__matmul_problem *p = r->call->problem;
     bool vectors =
         p->n % 4 == 0 &&
-        (r->partial || (p->y.col == 1 && tsr__matmul_side_vectors(p, &p->y, p->y.row, 4)));
+        (r->partial || (p->y.col == 1 && tsr__matmul_side_vectors(p, &p->y, p->y.row, 4) &&
+                        (!other_of(r->call) || other_of(r->call)->layout.offset % 4 == 0)));
 
-    return (r->partial ? partial_mode : tsr__matmul_mode(p)) | (vectors ? TSR_MM_Y_VECTORS : 0) |
+    return (r->partial ? partial_mode : call_mode(r->call)) | (vectors ? TSR_MM_Y_VECTORS : 0) |
            (p->a_terms > 0 ? TSR_MM_A_SCALES : 0) | (p->b_terms > 0 ? TSR_MM_B_SCALES : 0);
 }
 
@@ -261,6 +293,8 @@ static void fill_dispatch(run *r)
     dispatch->independent_group = r->partial ? 0 : tsr__stream_new_independent_group(call->stream);
     if (call->bias && !r->partial)
         dispatch->access[dispatch->access_count++] = tsr__read_of(call->bias);
+    if (!r->partial)
+        add_other(call, dispatch);
     if (call->norm)
         dispatch->access[dispatch->access_count++] = tsr__read_of(call->norm->weight);
 }
@@ -317,6 +351,19 @@ static uint64_t address(const run *r, const tsr_tensor *tensor, const tsr__matmu
     return tsr__matmul_address(tensor, side, base);
 }
 
+/* Sets the address of the other matrix from a row of y on, if there is one. */
+static void set_other(const tsr__matmul_call *call, int64_t row, struct tsr_matmul_push *push)
+{
+    const tsr_tensor *other = other_of(call);
+
+    if (!other)
+        return;
+    const uint64_t at = tsr__tensor_address(other) + (uint64_t)(row * call->problem->y.row) *
+                                                         tsr_dtype_size(other->layout.dtype);
+    push->TSR_MM_OTHER_LOW = (uint32_t)at;
+    push->TSR_MM_OTHER_HIGH = (uint32_t)(at >> 32);
+}
+
 /* Records all regions for one index of the other batch dimensions, over which record_batches()
  * loops. */
 static tsr_status record_batch(run *r, int dims, const int64_t index[TSR__MATMUL_BATCH])
@@ -337,6 +384,7 @@ static tsr_status record_batch(run *r, int dims, const int64_t index[TSR__MATMUL
                 push.b = address(r, call->b, &p->b, b, o, i);
                 push.y = address(r, call->y, &p->y, y + row * p->y.row, o, i);
                 push.bias = address(r, call->bias, &p->bias, bias + row * p->bias.row, o, i);
+                set_other(call, row, &push);
                 TSR__TRY(record_region(
                     r, push, (uint32_t)tsr__matmul_min(r->outer.at_once, r->outer.size - o),
                     (uint32_t)tsr__matmul_min(r->inner.at_once, r->inner.size - i)));

@@ -237,5 +237,6 @@ const tsr__matmul_family tsr__matmul_coopmat = {
     .pipeline = pipeline,
     .run = tsr__matmul_run_tiles,
     .splits_k = true,
+    .fuses_tiles = true,
     .narrows = true,
 };

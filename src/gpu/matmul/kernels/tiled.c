@@ -148,6 +148,7 @@ const tsr__matmul_family tsr__matmul_tiled = {
     .pipeline = pipeline,
     .run = tsr__matmul_run_tiles,
     .splits_k = true,
+    .fuses_tiles = true,
 };
 
 const tsr__matmul_family tsr__matmul_pairs = {
@@ -158,4 +159,5 @@ const tsr__matmul_family tsr__matmul_pairs = {
     .pipeline = pipeline,
     .run = tsr__matmul_run_tiles,
     .splits_k = true,
+    .fuses_tiles = true,
 };
