@@ -1,5 +1,5 @@
 // y = (x − mean) / √(variance + epsilon) · weight + bias, or for RMS the same without the mean. For
-// the gradients, the kernel computes only the statistics of the rows. A thread group
+// the gradients, the kernel also writes the statistics of the rows, or computes only these. A thread group
 // (thread_group.glsl) computes one row. The first loop computes the mean, the second the rounding
 // error of the mean and the variance about it, and the third the result. An element belongs to the
 // same invocation in all loops, so that y may be x. A row that is divided into segments
@@ -165,11 +165,10 @@ void main()
     if (PHASE == TSR_PHASE_FIRST || PHASE == TSR_PHASE_SECOND)
         return;
 
-    if (OUTPUT == TSR_NORM_STATS) {
-        if (own.owner && own.segment == 0u && group_thread() == 0u)
-            tsr_floats4(tsr_at_mul(p.stats, own.row, TSR_NORM_STATS_BYTES)).v[0] = stats;
+    if (OUTPUT != TSR_NORM_RESULT && own.owner && own.segment == 0u && group_thread() == 0u)
+        tsr_floats4(tsr_at_mul(p.stats, own.row, TSR_NORM_STATS_BYTES)).v[0] = stats;
+    if (OUTPUT == TSR_NORM_STATS)
         return;
-    }
     uvec2 y = norm_row(p.y, own.row, p.inner, Y_DTYPE);
     if (HELD > 0u) {
         store_held(own, y, stats);

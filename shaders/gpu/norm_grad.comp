@@ -57,12 +57,22 @@ void hold(row_part own, uvec2 x, uvec2 dy, vec4 stats)
     }
 }
 
+// Stores four elements of dx, after adding those of another gradient if there is one.
+void store_four(uvec2 dx, uvec2 added, uint j, vec4 value)
+{
+    precise vec4 sum = value;
+    if (p.added != uvec2(0u))
+        sum = sum + tsr_load_row4(added, p.dx.step, j, p.count, DX_DTYPE, FORM, 0.0);
+    tsr_store_row4(dx, p.dx.step, j, p.count, DX_DTYPE, FORM, sum);
+}
+
 void main()
 {
     row_part own = own_part(p.rows);
     uvec2 x = norm_row(p.x, own.row, p.inner, X_DTYPE);
     uvec2 dy = norm_row(p.dy, own.row, p.inner, DY_DTYPE);
     uvec2 dx = norm_row(p.dx, own.row, p.inner, DX_DTYPE);
+    uvec2 added = norm_row(tsr_norm_rows(p.added, p.dx.step, p.dx.strides), own.row, p.inner, DX_DTYPE);
     vec4 stats = tsr_floats4(tsr_at_mul(p.stats, own.row, TSR_NORM_STATS_BYTES)).v[0];
 
     hold(own, x, dy, stats);
@@ -98,12 +108,12 @@ void main()
         uint j = held_first(own, h);
         vec4 value = (incoming_kept[h] - mean - normalised_kept[h] * slope) * stats.x;
         if (j < own.end)
-            tsr_store_row4(dx, p.dx.step, j, p.count, DX_DTYPE, FORM, value);
+            store_four(dx, added, j, value);
     }
     if (HELD > 0u)
         return;
     for (uint j = own_first(own.begin); j < own.end; j += OWN_STEP) {
         vec4 value = (load_incoming(dy, j) - mean - load_normalised(x, j, stats) * slope) * stats.x;
-        tsr_store_row4(dx, p.dx.step, j, p.count, DX_DTYPE, FORM, value);
+        store_four(dx, added, j, value);
     }
 }

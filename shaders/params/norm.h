@@ -41,6 +41,7 @@ TSR_PUSH_CHECK(tsr_norm_push);
 #define TSR_NORM_RESULT 0u
 #define TSR_NORM_STATS 1u
 #define TSR_NORM_GRADIENT 2u /* dx; only in norm_short.comp and norm_apply.comp */
+#define TSR_NORM_BOTH 4u     /* the result and the statistics; only in norm.comp */
 #define TSR_NORM_PRODUCTS 3u /* dy · normalised x, whose sums are dweight; in the same kernels */
 
 /* norm_grad.comp */
@@ -49,6 +50,7 @@ struct tsr_norm_grad_params {
     TSR_ADDRESS weight, weight_step;
     TSR_ADDRESS stats;
     TSR_ADDRESS partials; /* partial results, if rows are divided into segments */
+    TSR_ADDRESS added;    /* what is added to dx, with its dtype and strides; 0: nothing */
     TSR_UINT count;
     TSR_UINT rows, inner;
 };

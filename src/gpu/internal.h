@@ -228,12 +228,24 @@ tsr_status tsr__kv_cache_append_and_attend(tsr_kv_cache *cache, int layer, const
 
 /* Normalisation -------------------------------------------------------------------------------- */
 
+/* Creates the tensor in which tsr__norm_with_stats writes the statistics of x's rows for a later
+ * gradient. *out is NULL if x is not contiguous, and on CPU drivers, whose kernels save none. */
+tsr_status tsr__norm_new_stats(const tsr_tensor *x, tsr_tensor **out) TSR_NODISCARD;
+/* tsr_norm that also writes the statistics of all rows to `stats`, unless that is NULL. y is
+ * contiguous if x is. */
+tsr_status tsr__norm_with_stats(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
+                                const tsr_tensor *weight, const tsr_tensor *bias,
+                                tsr_norm_kind kind, float epsilon, tsr_tensor *stats) TSR_NODISCARD;
+
 /* The gradients of normalisation in a residual branch: dx is the gradient of x plus `added`, the
- * gradient that reaches x past the branch. `added` may be NULL, and is not used if dx is NULL. */
+ * gradient that reaches x past the branch. `added` may be NULL, and is not used if dx is NULL. In
+ * f32, dx has the bits of a separate addition. `stats` is NULL, or what tsr__norm_with_stats wrote
+ * for this x, kind and epsilon; the gradients are the same with it. */
 tsr_status tsr__norm_grad_added(tsr_stream *stream, tsr_tensor *dx, tsr_tensor *dweight,
                                 tsr_tensor *dbias, const tsr_tensor *x, const tsr_tensor *dy,
                                 const tsr_tensor *weight, const tsr_tensor *added,
-                                tsr_norm_kind kind, float epsilon, bool accumulate) TSR_NODISCARD;
+                                const tsr_tensor *stats, tsr_norm_kind kind, float epsilon,
+                                bool accumulate) TSR_NODISCARD;
 
 /* Random numbers ------------------------------------------------------------------------------- */
 

@@ -161,6 +161,7 @@ struct tsr_layer_saved {
     /* packed rows: tsr__documents of self-attention, and of blocks that run their forward pass
      * again; otherwise NULL */
     tsr_tensor *starts, *positions;
+    tsr_tensor *norm_stats; /* norms on GPUs: the statistics of x's rows; otherwise NULL */
     /* a tensor that a caller of the layer keeps for its own backward pass, see parallel/internal.h
      */
     tsr_tensor *kept;

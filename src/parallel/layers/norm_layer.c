@@ -30,7 +30,6 @@ static const tsr_tensor *bias_of(const norm *n)
 static tsr_status norm_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
                                tsr_tensor **y)
 {
-    (void)saved;
     const norm *n = (const norm *)layer;
     TSR__TRY(tsr__layer_check_input(layer, "x", x));
     const tsr_layout *layout = tsr_tensor_layout(x);
@@ -40,9 +39,12 @@ static tsr_status norm_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_
     tsr__temps temps = {.stream = layer->stream};
     tsr_tensor *out;
     tsr_status status = tsr__temp_new(&temps, layout->dtype, layout->ndim, layout->shape, &out);
+    if (status == TSR_OK && saved)
+        status = tsr__norm_new_stats(x, &saved->norm_stats);
     if (status == TSR_OK) {
         const tsr_tensor *weight = layer->parameter[0]->seen.tensor;
-        status = tsr_norm(layer->stream, out, x, weight, bias_of(n), n->kind, n->epsilon);
+        status = tsr__norm_with_stats(layer->stream, out, x, weight, bias_of(n), n->kind,
+                                      n->epsilon, saved ? saved->norm_stats : NULL);
     }
     if (status == TSR_OK)
         *y = tsr__temp_take(&temps, out);
@@ -59,9 +61,10 @@ bool tsr__norm_for_product(const tsr_layer *layer, tsr__matmul_norm *out)
     return out->weight != NULL;
 }
 
-/* The tensors that a backward pass reads. `added` is added to dx; it may be NULL. */
+/* The tensors that a backward pass reads. `added` is added to dx; it may be NULL. `stats` is what
+ * the forward pass has saved, or NULL. */
 typedef struct incoming {
-    const tsr_tensor *x, *dy, *added;
+    const tsr_tensor *x, *dy, *added, *stats;
 } incoming;
 
 static tsr_status norm_gradients(const norm *n, tsr_tensor *dx, tsr_tensor *dweight,
@@ -70,7 +73,7 @@ static tsr_status norm_gradients(const norm *n, tsr_tensor *dx, tsr_tensor *dwei
     tsr_stream *stream = n->base.stream;
     const tsr_tensor *weight = n->base.parameter[0]->seen.tensor;
     return tsr__norm_grad_added(stream, dx, dweight, dbias, in->x, in->dy, weight, in->added,
-                                n->kind, n->epsilon, accumulate);
+                                in->stats, n->kind, n->epsilon, accumulate);
 }
 
 /* Computes dx, and this rank's contributions to the gradients of the weight and the bias. */
@@ -124,7 +127,7 @@ static tsr_status norm_backward_with(tsr_layer *layer, const tsr_layer_saved *sa
                                      const tsr_tensor *dy, const tsr_tensor *added, tsr_tensor **dx)
 {
     norm *n = (norm *)layer;
-    const incoming in = {saved->x, dy, added};
+    const incoming in = {saved->x, dy, added, saved->norm_stats};
     const tsr_layout *layout = tsr_tensor_layout(saved->x);
     TSR__REQUIRE(tsr__layout_same_shape(layout, tsr_tensor_layout(dy)), "%s: dy is %s; y was %s",
                  layer->who, TSR__SHAPE_OF(dy), TSR__SHAPE_OF(saved->x));

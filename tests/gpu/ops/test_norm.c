@@ -697,12 +697,12 @@ static void check_added(tsr_dtype dtype, int64_t rows, int64_t columns, bool cen
         GPU_OK(tsr_random_normal(queue, t[i], 0, 1, tsr_random_params(.seed = (uint64_t)i)));
     if (centred) {
         GPU_OK(tsr__norm_grad_added(queue, t[ONE], t[SUM_ONE], NULL, t[X], t[DY], t[WEIGHT],
-                                    t[ADDED], TSR_NORM_LAYER, 1e-5F, false));
+                                    t[ADDED], NULL, TSR_NORM_LAYER, 1e-5F, false));
         GPU_OK(tsr_norm_grad(queue, t[TWO], t[SUM_TWO], NULL, t[X], t[DY], t[WEIGHT],
                              TSR_NORM_LAYER, 1e-5F, false));
     } else {
         GPU_OK(tsr__norm_grad_added(queue, t[ONE], t[SUM_ONE], NULL, t[X], t[DY], t[WEIGHT],
-                                    t[ADDED], TSR_NORM_RMS, 1e-5F, false));
+                                    t[ADDED], NULL, TSR_NORM_RMS, 1e-5F, false));
         GPU_OK(tsr_norm_grad(queue, t[TWO], t[SUM_TWO], NULL, t[X], t[DY], t[WEIGHT], TSR_NORM_RMS,
                              1e-5F, false));
     }
@@ -717,6 +717,76 @@ static void check_added(tsr_dtype dtype, int64_t rows, int64_t columns, bool cen
         tsr_tensor_destroy(&t[i]);
 }
 
+/* The kernels for GPUs: statistics that the forward pass has written give the same gradients, with
+ * another gradient added by the kernel, or, where its strides differ from dx's, separately. */
+static void check_saved_statistics(tsr_dtype dtype, int64_t rows, int64_t columns, bool strided)
+{
+    const int64_t size[] = {rows, columns};
+    enum { X, DY, Y, TWO, ADDED, ONE, WEIGHT, SUM_ONE, SUM_TWO, TENSORS };
+    static double one[8 * 5000], two[8 * 5000];
+    tsr_tensor *t[TENSORS], *stats = NULL, *parent = NULL;
+    for (int i = 0; i < TENSORS; i++)
+        t[i] = i < WEIGHT ? gpu_new(dtype, 2, size) : gpu_new(TSR_F32, 1, &columns);
+    if (strided) {
+        tsr_tensor_destroy(&t[ADDED]);
+        parent = gpu_new(dtype, 2, (int64_t[]){rows, columns + 4});
+        GPU_OK(tsr_tensor_slice(parent, 1, 0, columns, 1, &t[ADDED]));
+    }
+    for (int i = 0; i < TENSORS; i++)
+        GPU_OK(tsr_random_normal(queue, t[i], 3, 1, tsr_random_params(.seed = (uint64_t)i)));
+    for (int kind = TSR_NORM_LAYER; kind <= TSR_NORM_RMS; kind++) {
+        GPU_OK(tsr__norm_new_stats(t[X], &stats));
+        ck_assert_ptr_nonnull(stats);
+        gpu_poison(stats);
+        GPU_OK(tsr__norm_with_stats(queue, t[ONE], t[X], t[WEIGHT], NULL, (tsr_norm_kind)kind,
+                                    1e-5F, stats));
+        GPU_OK(tsr_norm(queue, t[TWO], t[X], t[WEIGHT], NULL, (tsr_norm_kind)kind, 1e-5F));
+        gpu_get(t[ONE], one);
+        gpu_get(t[TWO], two);
+        ck_assert_mem_eq(one, two, (size_t)(rows * columns) * sizeof *one);
+        GPU_OK(tsr__norm_grad_added(queue, t[ONE], t[SUM_ONE], NULL, t[X], t[DY], t[WEIGHT],
+                                    t[ADDED], stats, (tsr_norm_kind)kind, 1e-5F, false));
+        GPU_OK(tsr_norm_grad(queue, t[TWO], t[SUM_TWO], NULL, t[X], t[DY], t[WEIGHT],
+                             (tsr_norm_kind)kind, 1e-5F, false));
+        GPU_OK(tsr_binary(queue, t[TWO], t[TWO], t[ADDED], TSR_BINARY_ADD));
+        gpu_get(t[ONE], one);
+        gpu_get(t[TWO], two);
+        for (int64_t i = 0; i < rows * columns; i++)
+            ck_assert_msg(dtype == TSR_F32 ? one[i] == two[i]
+                                           : fabs(one[i] - two[i]) <= 0x1p-6 * (1 + fabs(two[i])),
+                          "[%lld,%lld], element %lld: %.9g, not %.9g", (long long)rows,
+                          (long long)columns, (long long)i, one[i], two[i]);
+        gpu_get(t[SUM_ONE], one);
+        gpu_get(t[SUM_TWO], two);
+        ck_assert_mem_eq(one, two, (size_t)columns * sizeof *one);
+        tsr_tensor_destroy(&stats);
+    }
+    for (int i = 0; i < TENSORS; i++)
+        tsr_tensor_destroy(&t[i]);
+    tsr_tensor_destroy(&parent);
+}
+
+START_TEST(statistics_are_saved)
+{
+    const tsr__device_class device_class = gpu->traits.device_class;
+    tsr_tensor *stats = NULL, *x = gpu_new(TSR_F32, 2, (int64_t[]){4, 8}), *columns;
+    GPU_OK(tsr__norm_new_stats(x, &stats));
+    ck_assert_int_eq(!stats, gpu->cpu != NULL);
+    tsr_tensor_destroy(&stats);
+    tsr__device_treat_as(gpu, TSR__CLASS_GPU);
+    GPU_OK(tsr_tensor_transpose(x, 0, 1, &columns));
+    GPU_OK(tsr__norm_new_stats(columns, &stats));
+    ck_assert_ptr_null(stats);
+    tsr_tensor_destroy(&columns);
+    tsr_tensor_destroy(&x);
+    check_saved_statistics(TSR_F32, 70, 128, false);
+    check_saved_statistics(TSR_F32, 5, 33, true);
+    check_saved_statistics(TSR_BF16, 9, 128, false);
+    check_saved_statistics(TSR_F32, 2, 5000, false); /* too long for registers */
+    tsr__device_treat_as(gpu, device_class);
+}
+END_TEST
+
 START_TEST(another_gradient_is_added)
 {
     check_added(TSR_F32, 600, 128, true);
@@ -726,12 +796,12 @@ START_TEST(another_gradient_is_added)
     tsr_tensor *x = gpu_new(TSR_F32, 2, (int64_t[]){3, 4}),
                *other = gpu_new(TSR_F32, 2, (int64_t[]){4, 3}),
                *dx = gpu_new(TSR_F32, 2, (int64_t[]){3, 4});
-    GPU_FAILS(tsr__norm_grad_added(queue, dx, NULL, NULL, x, x, NULL, other, TSR_NORM_LAYER, 1e-5F,
-                                   false),
+    GPU_FAILS(tsr__norm_grad_added(queue, dx, NULL, NULL, x, x, NULL, other, NULL, TSR_NORM_LAYER,
+                                   1e-5F, false),
               TSR_ERR_INVALID, "layer_norm_grad: added is [4,3], x is [3,4]");
-    GPU_FAILS(
-        tsr__norm_grad_added(queue, dx, NULL, NULL, x, x, NULL, dx, TSR_NORM_RMS, 1e-5F, false),
-        TSR_ERR_INVALID, "rms_norm_grad: dx [3,4] overlaps added [3,4]");
+    GPU_FAILS(tsr__norm_grad_added(queue, dx, NULL, NULL, x, x, NULL, dx, NULL, TSR_NORM_RMS, 1e-5F,
+                                   false),
+              TSR_ERR_INVALID, "rms_norm_grad: dx [3,4] overlaps added [3,4]");
     tsr_tensor_destroy(&x);
     tsr_tensor_destroy(&other);
     tsr_tensor_destroy(&dx);
@@ -1013,6 +1083,7 @@ TESTS(norm)
     tcase_add_test(tests, neighbours_stay);
     tcase_add_loop_test(tests, gradients_on_their_own, 0, 4);
     tcase_add_test(tests, another_gradient_is_added);
+    tcase_add_test(tests, statistics_are_saved);
     tcase_add_test(tests, gradients_match_finite_differences);
     tcase_add_test(tests, empty_tensors);
     tcase_add_test(tests, mistakes_are_named);

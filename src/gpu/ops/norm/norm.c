@@ -3,6 +3,7 @@
 #include "gpu/ops/norm/norm.h"
 
 #include "base/checked.h"
+#include "gpu/internal.h"
 #include "gpu/ops/common/segments.h"
 #include "tensor/check.h"
 #include "tessera/ops.h"
@@ -15,16 +16,18 @@ tsr__norm_kernels tsr__norm_kernels_of(const tsr__norm *norm, const tsr__norm_pl
 }
 
 /* Adds the dispatch of the general kernel or of the kernel for short rows. The dispatch writes the
- * result to operand 1 or, if `stats` is not NULL, only the statistics of the rows to `stats`.
+ * result to operand 1 and the statistics of the rows to `stats`, or one of them, as `output` says.
  * `partials` is used if the rows are divided into segments. */
 static tsr_status add_norm(tsr__dispatches *list, const tsr__norm *norm,
-                           const tsr__norm_plane *plane, tsr__buffer *partials, tsr__buffer *stats)
+                           const tsr__norm_plane *plane, tsr__buffer *partials, uint32_t output,
+                           tsr__buffer *stats)
 {
-    uint32_t output = stats ? TSR_NORM_STATS : TSR_NORM_RESULT;
+    const bool only_stats = output == TSR_NORM_STATS;
     if (tsr__norm_kernels_of(norm, plane, output) == TSR__NORM_SHORT)
         return norm->operand[0]->buffer->device->cpu->norm_short(list, norm, plane, output, stats);
-    const tsr_tensor *x = norm->operand[0], *y = stats ? NULL : norm->operand[1];
-    const tsr_tensor *weight = stats ? NULL : norm->weight, *bias = stats ? NULL : norm->bias;
+    const tsr_tensor *x = norm->operand[0], *y = only_stats ? NULL : norm->operand[1];
+    const tsr_tensor *weight = only_stats ? NULL : norm->weight,
+                     *bias = only_stats ? NULL : norm->bias;
     struct tsr_norm_push params = {
         .x = plane->operand[0],
         .y = plane->operand[1],
@@ -43,8 +46,10 @@ static tsr_status add_norm(tsr__dispatches *list, const tsr__norm *norm,
         .push = &params,
         .push_bytes = sizeof params,
         .access_count = 2,
-        .access = {tsr__read_of(x), stats ? tsr__write_buffer(stats) : tsr__write_of(y)},
+        .access = {tsr__read_of(x), only_stats ? tsr__write_buffer(stats) : tsr__write_of(y)},
     };
+    if (output == TSR_NORM_BOTH)
+        dispatch.access[dispatch.access_count++] = tsr__write_buffer(stats);
     if (stats)
         params.stats = tsr__norm_stats_address(plane, stats);
     tsr__norm_vector(weight, &params.weight, &params.weight_step, &dispatch);
@@ -63,7 +68,7 @@ tsr_status tsr__norm_stats_add(tsr__dispatches *list, const tsr__norm *norm,
                                const tsr__norm_plane *plane, tsr__buffer *partials,
                                tsr__buffer *stats)
 {
-    return add_norm(list, norm, plane, partials, stats);
+    return add_norm(list, norm, plane, partials, TSR_NORM_STATS, stats);
 }
 
 tsr_status tsr__norm_partials(const tsr__norm *norm, tsr_stream *stream, uint64_t max_rows,
@@ -137,7 +142,9 @@ static tsr_status add_chunks(tsr__dispatches *list, const tsr__norm *norm,
     return cpu->norm_chunks(list, norm, plane, TSR_NORM_RESULT, NULL, rows->stats, NULL);
 }
 
-static tsr_status add_dispatches(tsr__dispatches *list, const tsr__norm *norm, tsr_stream *stream)
+/* `stats` may be NULL. */
+static tsr_status add_dispatches(tsr__dispatches *list, const tsr__norm *norm, tsr_stream *stream,
+                                 tsr__buffer *stats)
 {
     row_buffers rows = {NULL, NULL, NULL};
     tsr__norm_planes planes;
@@ -145,27 +152,29 @@ static tsr_status add_dispatches(tsr__dispatches *list, const tsr__norm *norm, t
     TSR__TRY(prepare(norm, stream, &rows));
     tsr__norm_planes_init(&planes, norm, 0);
     while (tsr__norm_planes_next(&planes, &plane))
-        TSR__TRY(in_chunks(norm, &plane) ? add_chunks(list, norm, &plane, &rows)
-                                         : add_norm(list, norm, &plane, rows.partials, NULL));
+        TSR__TRY(in_chunks(norm, &plane)
+                     ? add_chunks(list, norm, &plane, &rows)
+                     : add_norm(list, norm, &plane, rows.partials,
+                                stats ? TSR_NORM_BOTH : TSR_NORM_RESULT, stats));
     return TSR_OK;
 }
 
-static tsr_status run_norm(const tsr__norm *norm, tsr_stream *stream)
+static tsr_status run_norm(const tsr__norm *norm, tsr_stream *stream, tsr__buffer *stats)
 {
     TSR__TRY(check(norm, stream, norm->operand[1]));
     if (tsr__norm_columns(norm) == 0)
         return TSR_OK;
     tsr__dispatches list = {0};
-    tsr_status status = add_dispatches(&list, norm, stream);
+    tsr_status status = add_dispatches(&list, norm, stream, stats);
     if (status == TSR_OK)
         status = tsr__dispatches_record(&list, stream);
     tsr__dispatches_finish(&list);
     return status;
 }
 
-tsr_status tsr_norm(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
-                    const tsr_tensor *weight, const tsr_tensor *bias, tsr_norm_kind kind,
-                    float epsilon)
+tsr_status tsr__norm_with_stats(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
+                                const tsr_tensor *weight, const tsr_tensor *bias,
+                                tsr_norm_kind kind, float epsilon, tsr_tensor *stats)
 {
     TSR__TRY(tsr__norm_check_kind("norm", kind, "bias", bias));
     return run_norm(&(tsr__norm){.op = kind == TSR_NORM_RMS ? "rms_norm" : "layer_norm",
@@ -175,5 +184,26 @@ tsr_status tsr_norm(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
                                  .bias = bias,
                                  .count = 2,
                                  .operand = {x, y}},
-                    stream);
+                    stream, stats ? stats->buffer : NULL);
+}
+
+tsr_status tsr__norm_new_stats(const tsr_tensor *x, tsr_tensor **out)
+{
+    tsr_device *device = x->buffer->device;
+    const int last = x->layout.ndim - 1;
+    int64_t rows = 1;
+    *out = NULL;
+    for (int d = 0; d < last; d++)
+        rows *= x->layout.shape[d];
+    if (device->cpu || rows == 0 || last < 0 || !tsr_layout_is_contiguous(&x->layout))
+        return TSR_OK;
+    const int64_t shape[] = {rows, TSR_NORM_STATS_BYTES / (int64_t)sizeof(float)};
+    return tsr_tensor_create(device, TSR_F32, 2, shape, out);
+}
+
+tsr_status tsr_norm(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
+                    const tsr_tensor *weight, const tsr_tensor *bias, tsr_norm_kind kind,
+                    float epsilon)
+{
+    return tsr__norm_with_stats(stream, y, x, weight, bias, kind, epsilon, NULL);
 }

@@ -7,6 +7,8 @@
  * On Mesa's CPU driver, special kernels can replace the second and fourth step: they write the
  * products dy · normalised x, which the gradient of the weight sums over all rows, to scratch
  * memory, and a reduction adds up their columns. The kernels for short rows need no statistics. */
+#include <string.h>
+
 #include "base/checked.h"
 #include "gpu/internal.h"
 #include "gpu/ops/common/segments.h"
@@ -27,8 +29,10 @@ typedef struct gradient {
     tsr_tensor *dx, *dweight, *dbias;
     const tsr_tensor *added; /* another gradient, which is added to dx; or NULL */
     bool accumulate;
+    bool dx_adds; /* norm_grad.comp adds `added` */
     /* the statistics of all rows: 1 / √(variance + ε) and the mean (shaders/params/norm.h) */
     tsr__buffer *stats;
+    bool has_stats; /* they are those of tsr__norm_with_stats */
     /* scratch memory of the kernels that divide long rows into chunks; large enough
      * for any plane */
     tsr__buffer *parts;
@@ -189,6 +193,10 @@ static tsr_status add_dx(gradient *g, const tsr__norm_plane *plane)
                    tsr__read_buffer(g->stats)},
     };
     tsr__norm_vector(g->norm.weight, &params.weight, &params.weight_step, &dispatch);
+    if (g->dx_adds) {
+        params.added = plane->operand[3].at;
+        dispatch.access[dispatch.access_count++] = tsr__read_of(g->added);
+    }
     if (tsr__segments_chosen(x->buffer->device, &dispatch, plane->rows, params.count)) {
         params.partials = g->partials->address;
         return tsr__segments_add(&g->list, &dispatch, plane->rows, params.count, TSR_PHASE_SECOND,
@@ -241,7 +249,7 @@ static tsr_status add_stats(gradient *g, const tsr__norm_plane *plane)
 {
     const uint32_t output = stats_needed(g, plane);
 
-    if (output == TSR_NORM_RESULT)
+    if (output == TSR_NORM_RESULT || g->has_stats)
         return TSR_OK;
     if (is_divided(g, plane))
         return cpu_of(g)->norm_chunks_stats(&g->list, &g->norm, plane, output, g->parts, g->stats);
@@ -310,7 +318,8 @@ static tsr_status prepare(gradient *g, tsr_stream *stream)
         !tsr__mul_u64(g->chunks, columns, &elements) || !tsr__mul_u64(elements, 8, &bytes) ||
         stats_bytes > INT64_MAX || bytes > INT64_MAX)
         return tsr__fail(TSR_ERR_OVERFLOW, "%s: too many partial results", g->norm.op);
-    TSR__TRY(tsr__stream_scratch(stream, stats_bytes, &g->stats));
+    if (!g->has_stats)
+        TSR__TRY(tsr__stream_scratch(stream, stats_bytes, &g->stats));
     TSR__TRY(tsr__norm_partials(&g->norm, stream, max_rows(g), &g->partials));
     if (g->parts_bytes > 0)
         TSR__TRY(tsr__stream_scratch(stream, g->parts_bytes, &g->parts));
@@ -349,11 +358,27 @@ static tsr_status add_products(gradient *g, const tsr__norm_plane *plane, tsr_st
     return add_sums(g, stream);
 }
 
-/* Sets g->dx_in_parts. If it is true, `added` becomes an operand of g->norm. */
+/* True if norm_grad.comp can add `added`: its rows are then those of dx at another address. */
+static bool can_add(const gradient *g)
+{
+    const tsr_layout *dx = &g->dx->layout, *added = &g->added->layout;
+    return added->dtype == dx->dtype &&
+           memcmp(added->strides, dx->strides, (size_t)dx->ndim * sizeof *dx->strides) == 0;
+}
+
+/* Sets g->dx_in_parts and g->dx_adds. If one of them is true, `added` becomes an operand of
+ * g->norm.
+ */
 static void choose_dx_in_parts(gradient *g)
 {
     tsr__norm_planes planes;
     tsr__norm_plane plane;
+    if (!cpu_of(g)) {
+        g->dx_adds = g->dx && g->added && can_add(g);
+        if (g->dx_adds)
+            g->norm.operand[g->norm.count++] = g->added;
+        return;
+    }
     if (!g->dx || g->dx->layout.dtype != TSR_F32)
         return;
     if (g->added)
@@ -411,7 +436,7 @@ static tsr_status run_gradient(gradient *g, tsr_stream *stream)
     if (status == TSR_OK)
         status = tsr__dispatches_record(&g->list, stream);
     tsr__dispatches_finish(&g->list);
-    if (status == TSR_OK && g->added && !g->dx_in_parts)
+    if (status == TSR_OK && g->added && !g->dx_in_parts && !g->dx_adds)
         status = tsr_binary(stream, g->dx, g->dx, g->added, TSR_BINARY_ADD);
     return status;
 }
@@ -419,8 +444,13 @@ static tsr_status run_gradient(gradient *g, tsr_stream *stream)
 tsr_status tsr__norm_grad_added(tsr_stream *stream, tsr_tensor *dx, tsr_tensor *dweight,
                                 tsr_tensor *dbias, const tsr_tensor *x, const tsr_tensor *dy,
                                 const tsr_tensor *weight, const tsr_tensor *added,
-                                tsr_norm_kind kind, float epsilon, bool accumulate)
+                                const tsr_tensor *stats, tsr_norm_kind kind, float epsilon,
+                                bool accumulate)
 {
+    /* Rows of contiguous tensors have the numbers that they had in the forward pass. */
+    const bool saved = stats && x && dy && tsr_layout_is_contiguous(&x->layout) &&
+                       tsr_layout_is_contiguous(&dy->layout) &&
+                       (!dx || tsr_layout_is_contiguous(&dx->layout));
     TSR__TRY(tsr__norm_check_kind("norm_grad", kind, "dbias", dbias));
     return run_gradient(
         &(gradient){.norm = {.op = kind == TSR_NORM_RMS ? "rms_norm_grad" : "layer_norm_grad",
@@ -432,6 +462,8 @@ tsr_status tsr__norm_grad_added(tsr_stream *stream, tsr_tensor *dx, tsr_tensor *
                     .dweight = dweight,
                     .dbias = dbias,
                     .added = added,
+                    .stats = saved ? stats->buffer : NULL,
+                    .has_stats = saved,
                     .accumulate = accumulate},
         stream);
 }
@@ -440,6 +472,6 @@ tsr_status tsr_norm_grad(tsr_stream *stream, tsr_tensor *dx, tsr_tensor *dweight
                          const tsr_tensor *x, const tsr_tensor *dy, const tsr_tensor *weight,
                          tsr_norm_kind kind, float epsilon, bool accumulate)
 {
-    return tsr__norm_grad_added(stream, dx, dweight, dbias, x, dy, weight, NULL, kind, epsilon,
-                                accumulate);
+    return tsr__norm_grad_added(stream, dx, dweight, dbias, x, dy, weight, NULL, NULL, kind,
+                                epsilon, accumulate);
 }
