@@ -103,6 +103,7 @@ struct tsr_device {
     /* workgroups may not see what other workgroups of their dispatch have written, even after
      * barriers of device scope */
     bool isolates_workgroups;
+    bool nvk;         /* the driver is Mesa's for NVIDIA's GPUs */
     bool self_tested; /* kernels are tested before their first use (self_test/self_test.h) */
     /* Returns an error if a pipeline's shader failed its self-test. Sets *settled to whether the
      * result is final: later calls for the same pipeline would return the same. NULL: there are no

@@ -391,6 +391,7 @@ static tsr_status open_chosen(tsr__instance *instance, const tsr__device_facts *
     device->infinities_by_mode = capabilities->f32_infinities && device_class == TSR__CLASS_GPU &&
                                  !keeps_infinities(capabilities->driver, info->vendor_id);
     device->isolates_workgroups = isolates_workgroups(capabilities->driver);
+    device->nvk = capabilities->driver == VK_DRIVER_ID_MESA_NVK;
     device->subgroups_demanded = tsr__probe_subgroups(capabilities, info);
     device->storage = params->force_packed_storage ? TSR__STORAGE_W32 : tsr__storage_of(info);
     device->disk_cache = !params->cache_in_memory;

@@ -46,15 +46,19 @@ static const tsr__chip_tile small_pair_tiles[] = {
     {                                                                                              \
         .config = TSR__MATMUL_##name, .enough_tiles = ENOUGH_TILES, .half_rows = true              \
     }
-#define NVIDIA_COOPMAT_TILES                                                                       \
-    NVIDIA_TILE(COOPMAT_XL, 256), NVIDIA_WHOLE_TILE(COOPMAT_L64),                                  \
+#define NVIDIA_COOPMAT_TILES(largest)                                                              \
+    NVIDIA_TILE(largest, 256), NVIDIA_WHOLE_TILE(COOPMAT_L64),                                     \
         NVIDIA_TILE(COOPMAT_M, ENOUGH_TILES), NVIDIA_TILE(COOPMAT_S, ENOUGH_TILES),                \
         NVIDIA_TILE(COOPMAT_32, ENOUGH_TILES), {.config = TSR__MATMUL_COOPMAT_16}, END
-static const tsr__chip_tile nvidia_coopmat_tiles[] = {NVIDIA_COOPMAT_TILES};
+static const tsr__chip_tile nvidia_coopmat_tiles[] = {NVIDIA_COOPMAT_TILES(COOPMAT_XL)};
+/* Mesa's compiler (26.2.6) spills 873 registers of coopmat-xl, and none of coopmat-xl2, a tile of
+ * the same size with half of its depth, which is double-buffered. */
+static const tsr__chip_tile nvk_coopmat_tiles[] = {NVIDIA_COOPMAT_TILES(COOPMAT_XL2)};
 /* With matrices that a workgroup shares, NVIDIA's own programs reach the peak of Ada and of
  * Blackwell for GeForce. On Hopper they are slower than those of subgroups. */
-static const tsr__chip_tile geforce_coopmat_tiles[] = {
-    NVIDIA_WHOLE_TILE(COOPMAT2_128X256), NVIDIA_WHOLE_TILE(COOPMAT2_128X128), NVIDIA_COOPMAT_TILES};
+static const tsr__chip_tile geforce_coopmat_tiles[] = {NVIDIA_WHOLE_TILE(COOPMAT2_128X256),
+                                                       NVIDIA_WHOLE_TILE(COOPMAT2_128X128),
+                                                       NVIDIA_COOPMAT_TILES(COOPMAT_XL)};
 /* These configurations compute several times as fast as those without cooperative matrices.
  * Therefore coopmat-s is faster even if y fills only a part of its tile. */
 static const tsr__chip_tile other_coopmat_tiles[] = {{.config = TSR__MATMUL_COOPMAT_L,
@@ -74,6 +78,7 @@ static const tsr__chip table[] = {
     .vendor_id = TSR__VENDOR_NVIDIA, .processors = 132, .tiles = nvidia_tiles,                     \
     .pair_tiles = large_pair_tiles, .coopmat_m = 9, .coopmat_n = 16, .coopmat_k = 16,              \
     .loads_ahead = TSR__LOADS_AHEAD
+    {.name = "NVIDIA with NVK", .nvk = true, NVIDIA, .coopmat_tiles = nvk_coopmat_tiles},
     {.name = "NVIDIA Ada",
      .first_device = 0x2680,
      .last_device = 0x28ff,
@@ -155,7 +160,8 @@ const tsr__chip *tsr__chip_of(const tsr__matmul_device *device)
     const tsr__chip *chip;
 
     for (int i = 0; (chip = tsr__chip_at(i)) != NULL; i++)
-        if (tsr__chip_fits(chip, device->vendor_id, device->device_id, device->subgroup_size_min))
+        if ((!chip->nvk || device->nvk) &&
+            tsr__chip_fits(chip, device->vendor_id, device->device_id, device->subgroup_size_min))
             return chip;
     return &table[sizeof table / sizeof *table - 1];
 }

@@ -44,6 +44,7 @@ typedef struct tsr__chip {
     /* the smallest size of subgroups is in this range, inclusive; it distinguishes the
      * architectures of AMD */
     uint32_t first_subgroup, last_subgroup;
+    bool nvk; /* only with Mesa's driver */
 
     uint32_t processors;         /* the chip's number, to which `enough_tiles` refers */
     const tsr__chip_tile *tiles; /* the tiles without cooperative matrices, the largest first */
@@ -69,7 +70,7 @@ const tsr__chip *tsr__chip_of(const tsr__matmul_device *device);
  * devices with more processors, or if their number is unknown. */
 uint64_t tsr__chip_enough(const tsr__chip *chip, const tsr__matmul_device *device, uint64_t enough);
 
-/* True if the row fits a device with these properties. */
+/* True if the row fits a device with these properties, whatever its driver is. */
 bool tsr__chip_fits(const tsr__chip *chip, uint32_t vendor_id, uint32_t device_id,
                     uint32_t subgroup_size_min);
 

@@ -33,6 +33,7 @@ tsr__matmul_device tsr__matmul_device_of(const tsr_device *device)
         .quads = device->subgroup_quads,
         .subgroup_sums = device->subgroup_sums,
         .int64 = device->info.int64,
+        .nvk = device->nvk,
         .dot2 = device->dot2,
         .coopmat = shape_used(device, TSR_F16),
         .coopmat_bf16 = shape_used(device, TSR_BF16),

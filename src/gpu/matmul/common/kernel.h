@@ -90,6 +90,7 @@ typedef struct tsr__matmul_device {
     bool quads;         /* subgroups can exchange values within groups of four invocations */
     bool subgroup_sums; /* shaders can use subgroupAdd */
     bool int64;
+    bool nvk;  /* the driver is Mesa's for NVIDIA's GPUs */
     bool dot2; /* there is an instruction that adds two products of f16 to a sum in f32 */
     /* the shapes for f16 and bf16; m is 0 if products of that dtype use none */
     tsr_coopmat_shape coopmat, coopmat_bf16;
