@@ -152,6 +152,130 @@ START_TEST(a_token_of_q8_0_takes_five_commands_a_layer)
 }
 END_TEST
 
+/* Training ------------------------------------------------------------------------------------- */
+
+enum { STEP_LAYERS = 2, STEP_WIDTH = 128, STEP_ROWS = 12, STEP_TOKENS = 64, STEP_WORDS = 65 };
+
+/* Forward and backward pass, loss and update of examples/gpt's model with biases, with fewer
+ * layers. */
+static void training_step(tsr_stack *stack, tsr_optimizer *optimizer, tsr_group *group,
+                          tsr_tensor *const io[4])
+{
+    tsr_stack_saved *saved = NULL;
+    tsr_layer_saved *head = NULL;
+    tsr_tensor *y = NULL, *logits = NULL, *flat = NULL, *dlogits = NULL, *dy = NULL;
+    const int64_t rows = STEP_ROWS * STEP_TOKENS;
+    const tsr_partition_params partition = TSR_INIT(tsr_partition_params);
+    GPU_OK(tsr_stack_forward(stack, io[0], &saved, &y));
+    GPU_OK(tsr_stack_head_forward(stack, y, &head, &logits));
+    GPU_OK(tsr_tensor_reshape(logits, 2, (int64_t[]){rows, STEP_WORDS}, &flat));
+    GPU_OK(tsr_vocabulary_cross_entropy(group, io[2], io[3], flat, io[1], STEP_WORDS, &partition,
+                                        1.0F / (float)rows));
+    GPU_OK(tsr_tensor_reshape(io[3], 3, tsr_tensor_layout(logits)->shape, &dlogits));
+    GPU_OK(tsr_stack_head_backward(stack, head, dlogits, &dy));
+    GPU_OK(tsr_stack_backward(stack, saved, dy, NULL));
+    GPU_OK(tsr_optimizer_step(optimizer, 1e-3F));
+    GPU_OK(tsr_optimizer_zero_grad(optimizer));
+    tsr_tensor *all[] = {y, logits, flat, dlogits, dy};
+    for (int i = 0; i < 5; i++)
+        tsr_tensor_destroy(&all[i]);
+    tsr_stack_saved_destroy(&saved);
+    tsr_layer_saved_destroy(&head);
+}
+
+static const tsr_model_layer gpt_layer = {.struct_size = sizeof gpt_layer,
+                                          .heads = 4,
+                                          .kv_heads = 4,
+                                          .head_dim = STEP_WIDTH / 4,
+                                          .hidden = 4 * STEP_WIDTH,
+                                          .activation = TSR_ACT_GELU_ERF,
+                                          .qkv_bias = true,
+                                          .output_bias = true,
+                                          .mlp_bias = true};
+static const tsr_model_config gpt = {.struct_size = sizeof gpt,
+                                     .architecture = "gpt2",
+                                     .layers = STEP_LAYERS,
+                                     .width = STEP_WIDTH,
+                                     .vocabulary = STEP_WORDS,
+                                     .context = STEP_TOKENS,
+                                     .norm_epsilon = 1e-5,
+                                     .norm = TSR_NORM_LAYER,
+                                     .norm_bias = true,
+                                     .learned_positions = true,
+                                     .tied = true,
+                                     .kind_count = 1,
+                                     .kinds = (const tsr_model_layer *const[]){&gpt_layer}};
+
+/* Makes steps, counts the commands of the last one, and writes the mean loss of each. */
+static void train(int steps, double *losses, tsr__profile *profile)
+{
+    static const char *const everything[] = {"*", NULL};
+    const int64_t rows = STEP_ROWS * STEP_TOKENS;
+    int32_t ids[STEP_ROWS * STEP_TOKENS + 1];
+    float all[STEP_ROWS * STEP_TOKENS];
+    tsr_group *group = NULL;
+    tsr_stack *stack = NULL;
+    tsr_optimizer *optimizer = NULL;
+    tsr_tensor *io[] = {gpu_new(TSR_I32, 2, (int64_t[]){STEP_ROWS, STEP_TOKENS}),
+                        gpu_new(TSR_I32, 1, &rows), gpu_new(TSR_F32, 1, &rows),
+                        gpu_new(TSR_F32, 2, (int64_t[]){rows, STEP_WORDS})};
+    for (int i = 0; i <= rows; i++)
+        ids[i] = i * i % STEP_WORDS;
+    GPU_OK(tsr_tensor_upload(queue, io[0], ids, (uint64_t)rows * sizeof *ids));
+    GPU_OK(tsr_tensor_upload(queue, io[1], ids + 1, (uint64_t)rows * sizeof *ids));
+    GPU_OK(tsr_group_create(NULL, queue, NULL, &group));
+    GPU_OK(tsr_stack_create(
+        tsr_stack_params(.config = &gpt, .group = group, .layers = STEP_LAYERS, .seed = 1),
+        &stack));
+    GPU_OK(tsr_stack_shard(stack, tsr_fsdp_params(.group = group, .gather = everything)));
+    GPU_OK(tsr_optimizer_create(tsr_optimizer_params(.stream = queue), &optimizer));
+    GPU_OK(tsr_stack_add_to(stack, optimizer));
+    for (int step = 0; step < steps; step++) {
+        if (step == steps - 1)
+            GPU_OK(tsr__stream_profile_begin(queue));
+        training_step(stack, optimizer, group, io);
+        if (step == steps - 1)
+            GPU_OK(tsr__stream_profile_end(queue, profile));
+        GPU_OK(tsr_tensor_download(queue, io[2], all, sizeof all));
+        losses[step] = 0;
+        for (int i = 0; i < rows; i++)
+            losses[step] += (double)all[i] / (double)rows;
+    }
+    tsr_optimizer_destroy(&optimizer);
+    tsr_stack_destroy(&stack);
+    tsr_group_destroy(&group);
+    for (int i = 0; i < 4; i++)
+        tsr_tensor_destroy(&io[i]);
+}
+
+/* On GPUs, products add biases and residuals, apply the activation and multiply by its derivative;
+ * norms keep the statistics of their rows, and their gradients add that of the residual. */
+START_TEST(training_steps_have_few_commands)
+{
+    enum { STEPS = 3 };
+    static tsr__profile profile;
+    double usual[STEPS], losses[STEPS];
+    uint64_t commands = 0;
+    if (gpu_is_swiftshader())
+        SKIP_UNLESS_HUGE("long compilations on SwiftShader");
+    train(STEPS, usual, &profile);
+    gpu->host_copies = false;
+    tsr__device_treat_as(gpu, TSR__CLASS_GPU);
+    train(STEPS, losses, &profile);
+    for (int i = 0; i < STEPS; i++)
+        ck_assert_msg(fabs(losses[i] - usual[i]) < 1e-5 && (i == 0 || losses[i] < losses[i - 1]),
+                      "loss %d is %.9g, by the usual kernels %.9g", i, losses[i], usual[i]);
+    ck_assert_uint_eq(count_of(&profile, "activate"), 0);
+    /* one for each norm's result, one for dx, and one for the sums over rows */
+    ck_assert_uint_eq(count_of(&profile, "norm"), 3 * (2 * STEP_LAYERS + 1));
+    /* none in the layers */
+    ck_assert_uint_le(count_of(&profile, "elementwise"), 2);
+    for (int i = 0; i < profile.kernel_count; i++)
+        commands += profile.kernels[i].commands;
+    ck_assert_msg(commands <= 97, "%llu commands", (unsigned long long)commands);
+}
+END_TEST
+
 /* A mixture of experts with `shared` features of a shared expert, for one token in a residual
  * branch. */
 static void check_experts(int64_t shared, bool shared_gate, uint64_t most)
@@ -331,6 +455,7 @@ TESTS(token_commands)
     tcase_add_checked_fixture(tests, gpu_setup_not_shared, gpu_teardown);
     tcase_add_test(tests, a_token_of_f16_takes_five_commands_a_layer);
     tcase_add_test(tests, a_token_of_q8_0_takes_five_commands_a_layer);
+    tcase_add_test(tests, training_steps_have_few_commands);
     tcase_add_test(tests, experts_take_four_commands);
     tcase_add_test(tests, a_shared_expert_takes_two_or_four_more);
     tcase_add_test(tests, prompts_of_f16_take_matrix_units);
