@@ -7,6 +7,7 @@
 extern const cli_command cli_chat;
 extern const cli_command cli_checkpoint;
 extern const cli_command cli_convert;
+extern const cli_command cli_data;
 extern const cli_command cli_devices;
 extern const cli_command cli_bench;
 extern const cli_command cli_sample;

@@ -39,6 +39,7 @@ point "commands after help" suggests "launch" help la
 point "files after a command without parts" suggests nothing convert mod
 point "options after a file" suggests "--prompt --file --ids" generate model.gguf --
 point "parts of checkpoint" suggests "show verify merge" checkpoint ""
+point "parts of data" suggests "check" data ""
 point "options of merge" suggests "--output --force" checkpoint merge --
 point "no commands after a file" suggests nothing generate model.gguf pl
 while read -r command; do
@@ -56,6 +57,7 @@ quantize
 checkpoint show
 checkpoint verify
 checkpoint merge
+data check
 launch
 END
 if "$tool" help bench | grep -q 'This build has no benchmarks'; then

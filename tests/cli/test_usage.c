@@ -45,6 +45,8 @@ static const struct {
     {"help checkpoint", "  tessera checkpoint verify  "},
     {"checkpoint merge --help", "usage: tessera checkpoint merge PATH"},
     {"help tokenize", "usage: tessera tokenize FILE"},
+    {"help data", "  tessera data check  "},
+    {"data check --help", "usage: tessera data check FILE"},
     {"help help", "usage: tessera help"},
     {"help bench", "usage: tessera bench"},
 #if TEST_HAVE_GPU_BENCH
@@ -80,11 +82,11 @@ static void check_narrow(const char *arguments, const char *text, size_t columns
     }
 }
 
-static const char *const narrow[] = {"help",          "help help",       "help devices",
-                                     "help plan",     "help sample",     "help bench",
-                                     "help generate", "help chat",       "help convert",
-                                     "help quantize", "help checkpoint", "help tokenize",
-                                     "help launch",   "help serve"};
+static const char *const narrow[] = {
+    "help",         "help help",     "help devices",    "help plan",
+    "help sample",  "help bench",    "help generate",   "help chat",
+    "help convert", "help quantize", "help checkpoint", "help tokenize",
+    "help launch",  "help serve",    "help data",       "data check --help"};
 
 START_TEST(help_fits_a_narrow_terminal_without_utf8)
 {
@@ -245,6 +247,7 @@ static const char *const with_files[] = {
 #endif
     "info /proc/nonexistent",
     "tokenize /proc/nonexistent",
+    "data check /proc/nonexistent --model /proc/nonexistent",
     "plan /proc/nonexistent --ranks 2",
     "plan /proc/nonexistent --ranks 2 --strategy inference",
     "plan /proc/nonexistent --cluster /proc/nonexistent",
@@ -332,6 +335,7 @@ static const struct {
     {"serve", "\n.SS serve\n", "\n.SS "},
     {"info", "\n.SS info\n", "\n.SS "},
     {"tokenize", "\n.SS tokenize\n", "\n.SS "},
+    {"data check", "\n.SS data\n", "\n.SS "},
     {"launch", "\n.SS launch\n", "\n.SS "},
 };
 #define EXPLAINED ((int)(sizeof explained / sizeof *explained))
@@ -386,7 +390,7 @@ static int each_command(const char *parent, void (*check)(const char *command))
 static void must_be_explained(const char *command)
 {
     /* These commands have no options. */
-    static const char *const bare[] = {"help", "checkpoint", "checkpoint verify"};
+    static const char *const bare[] = {"help", "checkpoint", "checkpoint verify", "data"};
     bool found = false;
     for (int i = 0; i < EXPLAINED; i++)
         found = found || strcmp(command, explained[i].command) == 0;
@@ -407,6 +411,7 @@ static void must_print_json(const char *command)
                                          "merge",
                                          "quantize",
                                          "tokenize",
+                                         "data",
                                          "checkpoint",
                                          "checkpoint verify",
                                          "checkpoint merge",
@@ -426,6 +431,7 @@ START_TEST(every_command_is_compared_with_the_manual)
         ck_assert_int_eq(each_command("", checks[i]), 15);
         ck_assert_int_eq(each_command("bench", checks[i]), 4);
         ck_assert_int_eq(each_command("checkpoint", checks[i]), 3);
+        ck_assert_int_eq(each_command("data", checks[i]), 1);
     }
 }
 END_TEST

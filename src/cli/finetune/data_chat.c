@@ -1,0 +1,364 @@
+/* Messages and the tokens that the model must produce: those of a reply from where the format's
+ * prompt ends to the token that ends the reply. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/finetune/data_document.h"
+#include "cli/lib/memory.h"
+#include "cli/lib/say.h"
+
+/* A conversation as the library takes it. */
+typedef struct conversation {
+    const data_form *form;
+    tsr_chat_format format;
+    tsr_chat_message *messages; /* [2 · the line's messages] */
+    data_text *texts;
+    size_t *numbers; /* of the messages in the line */
+    float *weights;  /* of the messages that are trained; 0: the others */
+    size_t count;
+    size_t number;             /* of the line's message that is being added */
+    bool has_tools, described; /* described: the tools have been */
+} conversation;
+
+static void conversation_free(conversation *c)
+{
+    for (size_t i = 0; i < c->count; i++)
+        free(c->texts[i].bytes);
+    free(c->messages);
+    free(c->texts);
+    free(c->weights);
+    free(c->numbers);
+}
+
+/* Messages of the line ------------------------------------------------------------------------- */
+
+static data_text *begin(conversation *c, tsr_chat_role role, float weight)
+{
+    c->messages[c->count] = TSR_INIT(tsr_chat_message);
+    c->messages[c->count].role = role;
+    c->weights[c->count] = weight;
+    c->numbers[c->count] = c->number;
+    return &c->texts[c->count++];
+}
+
+/* Appends a content: a string, or a list of parts that are texts. A NULL or null is empty. */
+static bool add_content(const json_t *content, data_text *out)
+{
+    const json_t *part;
+    size_t i;
+    if (json_is_string(content))
+        data_text_add(out, json_string_value(content), json_string_length(content));
+    if (content == NULL || json_is_null(content) || json_is_string(content))
+        return true;
+    json_array_foreach((json_t *)content, i, part)
+    {
+        const json_t *text = json_object_get(part, "text");
+        if (!json_is_string(text))
+            return false;
+        data_text_add(out, json_string_value(text), json_string_length(text));
+    }
+    return json_is_array(content);
+}
+
+/* The factor of a reply's loss: its member weight, or 0 if its member train is false. */
+static bool read_weight(const json_t *message, float *out)
+{
+    const json_t *weight = json_object_get(message, "weight");
+    *out = json_is_false(json_object_get(message, "train")) ? 0.0F : 1.0F;
+    if (weight == NULL)
+        return true;
+    *out *= (float)json_number_value(weight);
+    return json_is_number(weight) && *out >= 0 && *out <= 1e6F;
+}
+
+static void add_system(conversation *c, const json_t *tools, const data_text *content)
+{
+    data_text *text = begin(c, TSR_CHAT_SYSTEM, 0);
+    if (tools != NULL && c->format == TSR_CHAT_LLAMA3)
+        data_text_print(text, "Environment: ipython\n\n");
+    data_text_add(text, content->bytes, content->size);
+    if (tools != NULL)
+        data_tools_in_system(c->format, tools, content->size > 0, text);
+}
+
+static void add_user(conversation *c, const json_t *tools, bool is_last, const data_text *content)
+{
+    data_text list = {0};
+    if (tools != NULL && is_last && data_tools_as_message(c->format, tools, &list))
+        *begin(c, TSR_CHAT_TOOLS, 0) = list;
+    data_text *text = begin(c, TSR_CHAT_USER, 0);
+    if (tools != NULL && !c->described)
+        data_tools_in_user(c->format, tools, text);
+    c->described = true;
+    data_text_add(text, content->bytes, content->size);
+}
+
+static void add_result(conversation *c, const json_t *message, const data_text *content)
+{
+    const bool joins = c->count > 0 && c->messages[c->count - 1].role == TSR_CHAT_RESULT &&
+                       data_tools_join_results(c->format);
+    data_text *text = joins ? &c->texts[c->count - 1] : begin(c, TSR_CHAT_RESULT, 0);
+    data_tools_result(c->format, message, content->bytes != NULL ? content->bytes : "", text);
+    c->has_tools = true;
+}
+
+static bool add_reply(conversation *c, const json_t *message, size_t index, float weight,
+                      const data_text *content, data_problem *problem)
+{
+    const json_t *calls = json_object_get(message, "tool_calls");
+    const bool called = json_array_size(calls) > 0;
+    if (!called && content->size == 0)
+        return data_refuse(problem, DATA_EMPTY, "the reply in message %zu is empty", index);
+    data_text *text = begin(c, called ? TSR_CHAT_CALLS : TSR_CHAT_ASSISTANT, weight);
+    if (!called || c->format == TSR_CHAT_CHATML)
+        data_text_add(text, content->bytes, content->size);
+    c->has_tools = c->has_tools || called;
+    return !called || data_tools_calls(c->format, calls, index, text, problem);
+}
+
+static bool add_with_role(conversation *c, const json_t *message, size_t index, bool is_last_user,
+                          bool trained, const json_t *tools, const data_text *content,
+                          data_problem *problem)
+{
+    const char *role = json_string_value(json_object_get(message, "role"));
+    float weight = 0;
+    if (role == NULL)
+        return data_refuse(problem, DATA_NO_FORM, "message %zu has no role", index);
+    if ((strcmp(role, "tool") == 0 || json_array_size(json_object_get(message, "tool_calls")) > 0 ||
+         tools != NULL) &&
+        !data_tools_possible(c->format))
+        return data_refuse(problem, DATA_NO_FORM, "the format %s has no messages with tools",
+                           tsr_chat_format_name(c->format));
+    if (index == 0 && tools != NULL && strcmp(role, "user") == 0 &&
+        (c->format == TSR_CHAT_CHATML || c->format == TSR_CHAT_LLAMA3))
+        add_system(c, tools, &(data_text){0});
+    if (strcmp(role, "system") == 0 || strcmp(role, "developer") == 0)
+        add_system(c, index == 0 ? tools : NULL, content);
+    else if (strcmp(role, "user") == 0)
+        add_user(c, tools, is_last_user, content);
+    else if (strcmp(role, "tool") == 0)
+        add_result(c, message, content);
+    else if (strcmp(role, "assistant") != 0)
+        return data_refuse(problem, DATA_NO_FORM,
+                           "message %zu has the role '%.40s'; system, developer, user, assistant "
+                           "and tool are possible",
+                           index, role);
+    else if (!read_weight(message, &weight))
+        return data_refuse(problem, DATA_NO_FORM,
+                           "the weight of message %zu is no number from 0 to 1e6", index);
+    else
+        return add_reply(c, message, index, trained ? weight : 0, content, problem);
+    return true;
+}
+
+static bool is_user(const json_t *message)
+{
+    const char *role = json_string_value(json_object_get(message, "role"));
+    return role != NULL && strcmp(role, "user") == 0;
+}
+
+static bool add_messages(conversation *c, const json_t *messages, size_t first, const json_t *tools,
+                         data_problem *problem)
+{
+    const size_t count = json_array_size(messages);
+    size_t last_user = count;
+    for (size_t i = 0; i < count; i++)
+        if (is_user(json_array_get(messages, i)))
+            last_user = i;
+    for (size_t i = 0; i < count; i++) {
+        const json_t *message = json_array_get(messages, i);
+        data_text content = {0};
+        c->number = i;
+        bool good =
+            json_is_object(message) && add_content(json_object_get(message, "content"), &content);
+        if (!good)
+            data_refuse(problem, DATA_NO_FORM,
+                        "the content of message %zu is neither a text nor a list of texts", i);
+        else
+            good =
+                add_with_role(c, message, i, i == last_user, i >= first, tools, &content, problem);
+        free(content.bytes);
+        if (!good)
+            return false;
+    }
+    for (size_t i = 0; i < c->count; i++) {
+        c->messages[i].text = c->texts[i].bytes;
+        c->messages[i].size_bytes = c->texts[i].size;
+    }
+    return true;
+}
+
+/* Tokens --------------------------------------------------------------------------------------- */
+
+typedef struct tokens {
+    int32_t *ids;
+    uint64_t count;
+} tokens;
+
+/* Encodes messages from … end − 1. */
+static bool encode(const conversation *c, size_t from, size_t end, bool begin_reply, tokens *out,
+                   data_problem *problem)
+{
+    const tsr_chat_params params = {.struct_size = sizeof params,
+                                    .format = c->format,
+                                    .messages = c->messages + from,
+                                    .count = (int)(end - from),
+                                    .after = from > 0 ? TSR_CHAT_AFTER_END : TSR_CHAT_AFTER_NOTHING,
+                                    .begin_reply = begin_reply};
+    if (tsr_chat_encode(c->form->tokenizer, &params, &out->ids, &out->count) == TSR_OK)
+        return true;
+    const char *text = tsr_last_error();
+    return data_refuse(problem, DATA_NO_FORM, "%s",
+                       strncmp(text, "chat: ", 6) == 0 ? text + 6 : text);
+}
+
+static char *text_of(const conversation *c, const tokens *t, size_t *size)
+{
+    char *text = NULL;
+    *size = 0;
+    if (tsr_tokenizer_decode(c->form->tokenizer, t->ids, t->count, TSR_DECODE_CONTROL_SPELL, 0,
+                             NULL, size) != TSR_OK)
+        return NULL;
+    text = cli_alloc(*size + 1, 1);
+    if (tsr_tokenizer_decode(c->form->tokenizer, t->ids, t->count, TSR_DECODE_CONTROL_SPELL, *size,
+                             text, size) == TSR_OK)
+        return text;
+    free(text);
+    return NULL;
+}
+
+/* Returns whether the text of a prompt is the beginning of the text with the reply. It is not if
+ * the format begins replies in prompts with a string that earlier replies do not have. */
+static bool begins_with(const conversation *c, const tokens *prompt, const tokens *whole)
+{
+    size_t sizes[2] = {0, 0};
+    char *texts[2] = {text_of(c, prompt, &sizes[0]), text_of(c, whole, &sizes[1])};
+    const bool begins = texts[0] != NULL && texts[1] != NULL && sizes[0] <= sizes[1] &&
+                        memcmp(texts[0], texts[1], sizes[0]) == 0;
+    free(texts[0]);
+    free(texts[1]);
+    return begins;
+}
+
+static uint64_t common(const tokens *a, const tokens *b)
+{
+    uint64_t same = 0;
+    while (same < a->count && same < b->count && a->ids[same] == b->ids[same])
+        same++;
+    return same;
+}
+
+/* Appends a turn: the messages from … reply − 1 and the reply. Their first `known` tokens are in
+ * the document already. */
+static bool add_turn(const conversation *c, size_t from, size_t reply, uint64_t known,
+                     data_document *out, data_problem *problem)
+{
+    const float other = c->form->loss_on_all ? 1 : 0;
+    tokens prompt = {0}, whole = {0};
+    bool good = encode(c, from, reply + 1, false, &whole, problem) &&
+                encode(c, from, reply, true, &prompt, problem);
+    if (good && whole.count < known)
+        good =
+            data_refuse(problem, DATA_NO_FORM, "message %zu changes the tokens before it", reply);
+    if (good) {
+        const uint64_t same = common(&prompt, &whole);
+        const bool replaces = same < prompt.count && !begins_with(c, &prompt, &whole);
+        const tokens *front = replaces ? &prompt : &whole;
+        const uint64_t length = replaces ? prompt.count : same;
+        if (known < length)
+            data_document_add(out, front->ids + known, length - known, other);
+        const uint64_t start = same > known ? same : known;
+        data_document_add(out, whole.ids + start, whole.count - start,
+                          c->form->loss_on_all && c->weights[reply] == 0 ? other
+                                                                         : c->weights[reply]);
+    }
+    tsr_tokenizer_free_ids(&prompt.ids);
+    tsr_tokenizer_free_ids(&whole.ids);
+    return good;
+}
+
+static bool is_reply(const conversation *c, size_t i)
+{
+    return c->messages[i].role == TSR_CHAT_ASSISTANT || c->messages[i].role == TSR_CHAT_CALLS;
+}
+
+/* Appends the messages after the last reply, which are trained only with loss_on_all. */
+static bool add_rest(const conversation *c, size_t from, data_document *out, data_problem *problem)
+{
+    tokens rest = {0};
+    if (!c->form->loss_on_all || from == 0 || from >= c->count || c->has_tools)
+        return true;
+    if (!encode(c, from, c->count, false, &rest, problem))
+        return false;
+    data_document_add(out, rest.ids, rest.count, 1);
+    tsr_tokenizer_free_ids(&rest.ids);
+    return true;
+}
+
+/* Checks that user and assistant take turns. */
+static bool check_order(const conversation *c, data_problem *problem)
+{
+    static const char *const names[] = {"the system's",    "the user's",     "the assistant's",
+                                        "a list of tools", "calls of tools", "a tool's result"};
+    bool user = true; /* the turn is the user's */
+    for (size_t i = 0; i < c->count; i++) {
+        const tsr_chat_role role = c->messages[i].role,
+                            before = i > 0 ? c->messages[i - 1].role : TSR_CHAT_USER;
+        const bool reply = role == TSR_CHAT_ASSISTANT || role == TSR_CHAT_CALLS,
+                   result = role == TSR_CHAT_RESULT,
+                   good = role == TSR_CHAT_SYSTEM  ? i == 0
+                          : role == TSR_CHAT_TOOLS ? user
+                          : result ? before == TSR_CHAT_CALLS || before == TSR_CHAT_RESULT
+                                   : reply != user;
+        if (!good)
+            return data_refuse(problem, DATA_NO_FORM, "message %zu is %s, where %s is needed",
+                               c->numbers[i], names[role],
+                               result ? "a call of tools before it" : names[user ? 1 : 2]);
+        if (role != TSR_CHAT_SYSTEM && role != TSR_CHAT_TOOLS)
+            user = reply;
+    }
+    return true;
+}
+
+/* A turn is encoded with the turn before it ended, as chats encode it while they go on; with
+ * results of tools, which cannot begin a turn, all turns are encoded from the start. */
+static bool add_turns(const conversation *c, data_document *out, data_problem *problem)
+{
+    size_t from = 0;
+    if (!check_order(c, problem))
+        return false;
+    for (size_t i = 0; i < c->count; i++) {
+        if (!is_reply(c, i))
+            continue;
+        if (!add_turn(c, c->has_tools ? 0 : from, i, c->has_tools ? out->count : 0, out, problem))
+            return false;
+        from = i + 1;
+    }
+    if (from == 0)
+        return data_refuse(problem, DATA_NO_REPLY, "there is no turn of the assistant");
+    return add_rest(c, from, out, problem);
+}
+
+bool data_chat_add(const data_form *form, const json_t *messages, size_t first, const json_t *tools,
+                   data_document *out, data_problem *problem)
+{
+    const size_t most = 2 * json_array_size(messages) + 2;
+    conversation c = {.form = form, .format = form->format};
+    if (json_array_size(messages) == 0)
+        return data_refuse(problem, DATA_EMPTY, "there are no messages");
+    if (json_array_size(messages) > TSR_CHAT_MAX_MESSAGES)
+        return data_refuse(problem, DATA_LONG, "there are %zu messages; up to %d are possible",
+                           json_array_size(messages), TSR_CHAT_MAX_MESSAGES);
+    if (c.format == TSR_CHAT_MODEL && tsr_chat_format_of(form->tokenizer, &c.format) != TSR_OK)
+        return data_refuse(problem, DATA_NO_FORM, "%s", cli_without_module(tsr_last_error()));
+    if (!json_is_array(tools) || json_array_size(tools) == 0)
+        tools = NULL;
+    c.messages = cli_alloc(most, sizeof *c.messages);
+    c.texts = cli_alloc(most, sizeof *c.texts);
+    c.weights = cli_alloc(most, sizeof *c.weights);
+    c.numbers = cli_alloc(most, sizeof *c.numbers);
+    const bool good =
+        add_messages(&c, messages, first, tools, problem) && add_turns(&c, out, problem);
+    conversation_free(&c);
+    return good;
+}
