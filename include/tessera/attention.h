@@ -116,9 +116,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_attention(tsr_stream *stream, tsr_tensor *y
  * not grow with the sizes; on lavapipe also f32 copies of the keys and values of one kv head, and
  * f32 sums of the sizes of k and v, if these are not f32.
  *
- * Errors: as tsr_attention; TSR_ERR_UNSUPPORTED on lavapipe if q_lengths, kv_lengths or starts is
- * given and there are more than about 10,000 keys, or more than about 10,000 queries in all heads
- * that read one kv head together. */
+ * Errors: as tsr_attention; TSR_ERR_UNSUPPORTED on lavapipe if q_lengths or kv_lengths is given, or
+ * starts with gaps between its elements, and there are more than about 10,000 keys, or more than
+ * about 10,000 queries in all heads that read one kv head together. */
 TSR_API TSR_NODISCARD tsr_status tsr_attention_grad(tsr_stream *stream, tsr_tensor *dq,
                                                     tsr_tensor *dk, tsr_tensor *dv,
                                                     const tsr_tensor *dy, const tsr_tensor *y,

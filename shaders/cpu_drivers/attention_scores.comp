@@ -35,6 +35,7 @@ layout(constant_id = 10) const uint SINKS = 0;
 // the bits of the temperature (tessera/attention.h), or 0, and its length
 layout(constant_id = 11) const uint TEMPERATURE = 0;
 layout(constant_id = 12) const uint TEMPERATURE_LENGTH = 1;
+layout(constant_id = 13) const uint STARTS = 0; // 1: queries have first keys of their own
 
 #include "cpu_drivers/attention_scores.glsl"
 

@@ -46,6 +46,11 @@ scores_row scores_row_of()
     r.first = 0;
     if (COLUMNS >= TSR_SCORES_WINDOW)
         r.first = position - int(p.window) + 1;
+    if (STARTS != 0) {
+        int start = max(int(Word(p.lengths + ((r.head / p.heads) * p.q_len + p.row + r.row) * 4).v), 0);
+        r.first = max(r.first, start - int(p.key));
+        r.position -= start;
+    }
     return r;
 }
 

@@ -29,6 +29,7 @@ layout(constant_id = 7) const uint FUNCTION = TSR_SCORES_ALONE;
 // the bits of the temperature (tessera/attention.h), or 0, and its length
 layout(constant_id = 11) const uint TEMPERATURE = 0;
 layout(constant_id = 12) const uint TEMPERATURE_LENGTH = 1;
+layout(constant_id = 13) const uint STARTS = 0; // 1: queries have first keys of their own
 
 const bool DELTA_ONLY = FUNCTION == TSR_SCORES_DELTA_FIRST || FUNCTION == TSR_SCORES_DELTA_MORE;
 const bool SUM = FUNCTION != TSR_SCORES_GRADIENT; // true: computes Σ p·dp

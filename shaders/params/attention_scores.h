@@ -19,7 +19,8 @@ struct tsr_attention_scores_push {
     TSR_ADDRESS lse; /* f32 [heads][q_len]; the address is that of row `row` */
     TSR_ADDRESS y;   /* forward: [heads][rows][Y_COLUMNS], the result so far */
     /* i32 [sequences][2]: the numbers of queries and of keys of each sequence in this dispatch.
-     * Used only if LENGTHS, a specialization constant, is 1. */
+     * Used only if LENGTHS, a specialization constant, is 1. With STARTS, another one, it is i32
+     * [sequences][q_len] instead: the first key that each query sees. */
     TSR_ADDRESS lengths;
     TSR_UINT rows;
     TSR_UINT heads; /* heads of a sequence; used with LENGTHS */

@@ -274,6 +274,7 @@ static tsr_status combine(const work *w, const tsr_tensor *out, tsr__buffer *sco
 static tsr__attention_scores scores_of(const work *w, int64_t key, int64_t count)
 {
     const tsr__attention *c = w->call;
+    const tsr_tensor *starts = c->params.starts;
     const uint64_t head = (uint64_t)(w->slice.batch * c->heads + w->slice.head);
     return (tsr__attention_scores){
         .call = c,
@@ -291,6 +292,8 @@ static tsr__attention_scores scores_of(const work *w, int64_t key, int64_t count
         .lse_buffer = w->lse.buffer,
         .lse = tsr__tensor_address(&w->lse) + 4 * head * (uint64_t)c->q_len,
         .lengths = w->lengths,
+        .starts =
+            starts ? tsr__tensor_address(starts) + 4 * (uint64_t)(w->slice.batch * c->q_len) : 0,
         .y_columns = w->y_columns,
     };
 }
@@ -626,11 +629,18 @@ tsr_status tsr__attention_products_grad(const tsr__attention *call)
     return status;
 }
 
+/* Starts are read instead of the lengths of sequences, and without gaps. */
+static bool starts_suit(const tsr__attention *c)
+{
+    const tsr_tensor *starts = c->params.starts;
+    return !starts || (!tsr__attention_gathers(c) && tsr_layout_is_contiguous(&starts->layout));
+}
+
 bool tsr__attention_products_suit(const tsr__attention *c)
 {
     const double scores =
         (double)c->batch * (double)c->heads * (double)c->q_len * (double)c->kv_len;
-    return !c->params.starts && tsr__vectors_suit(tsr_stream_device(c->stream)) &&
+    return starts_suit(c) && tsr__vectors_suit(tsr_stream_device(c->stream)) &&
            scores * (double)c->head_dim >= MIN_WORK &&
            (!tsr__attention_gathers(c) || tsr__attention_gather_suits(c));
 }

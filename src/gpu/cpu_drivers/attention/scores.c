@@ -29,6 +29,8 @@ static uint32_t columns_of(const tsr__attention_scores *b, uint32_t units, int64
 {
     const tsr__attention *c = b->call;
     const int64_t position = b->row + c->kv_len - c->q_len - b->key;
+    if (c->params.starts)
+        return TSR_SCORES_WINDOW;
     if (b->lengths && c->params.causal)
         return c->params.window > 0 ? TSR_SCORES_WINDOW : TSR_SCORES_CAUSAL;
     if (b->lengths)
@@ -77,13 +79,14 @@ tsr_status tsr__attention_scores_run(tsr_stream *stream, const tsr__attention_sc
         .state = address_of(b->state),
         .lse = b->lse + 4 * (uint64_t)b->row,
         .y = address_of(b->y),
-        .lengths = address_of(b->lengths),
+        .lengths = c->params.starts ? b->starts : address_of(b->lengths),
         .rows = (uint32_t)b->rows,
         .heads = (uint32_t)b->heads,
         .q_len = (uint32_t)c->q_len,
         .position = (int32_t)(b->row - b->key + (b->lengths ? 0 : c->kv_len - c->q_len)),
         .keys = (uint32_t)b->keys,
-        .window = c->params.window < INT32_MAX ? (uint32_t)c->params.window : INT32_MAX,
+        .window = c->params.window > 0 && c->params.window < INT32_MAX ? (uint32_t)c->params.window
+                                                                       : INT32_MAX,
         .scale = c->params.scale,
         .softcap = c->params.softcap,
         .row = (uint32_t)b->row,
@@ -91,7 +94,7 @@ tsr_status tsr__attention_scores_run(tsr_stream *stream, const tsr__attention_sc
     };
     tsr__dispatch dispatch = {
         .shader = b->backward ? TSR__SHADER_ATTENTION_SCORES_GRAD : TSR__SHADER_ATTENTION_SCORES,
-        .spec_count = 13,
+        .spec_count = 14,
         .spec = {SUBGROUPS * lanes, lanes, units, (uint32_t)b->row_keys, columns_of(b, units, unit),
                  c->params.softcap > 0, b->mask != NULL,
                  b->backward ? b->function
@@ -99,7 +102,7 @@ tsr_status tsr__attention_scores_run(tsr_stream *stream, const tsr__attention_sc
                              : (uint32_t)(b->y_columns / unit),
                  b->backward ? 0 : (uint32_t)b->y_columns, b->lengths != NULL, b->sinks,
                  bits_of(tempered ? c->params.temperature : 0),
-                 tempered ? (uint32_t)c->params.temperature_length : 1},
+                 tempered ? (uint32_t)c->params.temperature_length : 1, c->params.starts != NULL},
         .push = &push,
         .push_bytes = sizeof push,
         .groups = {tsr__div_up_u32((uint32_t)b->rows, SUBGROUPS),
@@ -111,6 +114,8 @@ tsr_status tsr__attention_scores_run(tsr_stream *stream, const tsr__attention_sc
     add_access(&dispatch, b->mask, false);
     add_access(&dispatch, b->state, true);
     add_access(&dispatch, b->lengths, false);
+    if (c->params.starts)
+        dispatch.access[dispatch.access_count++] = tsr__read_of(c->params.starts);
     add_access(&dispatch, b->lse_buffer, !b->backward);
     add_access(&dispatch, b->first ? NULL : b->y, true);
     return tsr__stream_dispatch(stream, &dispatch);

@@ -21,6 +21,7 @@ typedef struct tsr__attention_scores {
     tsr__buffer *scores, *gradient, *mask, *state, *y;
     /* i32 [sequences, 2]: the numbers of queries and keys of each sequence; forward only */
     tsr__buffer *lengths;
+    uint64_t starts; /* the address of the call's starts of the slice's first sequence */
     tsr__buffer *lse_buffer;
     uint64_t lse;      /* the address of lse for query 0 of the slice's first head */
     int64_t y_columns; /* the number of elements in a row of y */
