@@ -5,6 +5,7 @@
 
 #include "gpu/device/facts.h"
 #include "gpu/matmul/tuning/tuning.h"
+#include "gpu/memory/usage.h"
 #include "gpu/self_test/findings.h"
 #include "gpu/stream/profile.h"
 #include "model/convert/adapter.h"

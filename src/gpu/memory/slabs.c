@@ -14,6 +14,7 @@
 #include "gpu/device/transfer_queue.h"
 #include "gpu/internal.h"
 #include "gpu/memory/host_import.h"
+#include "gpu/memory/usage.h"
 
 #define PAGE_BYTES (UINT64_C(4) << 10)
 #define SLAB_BYTES (UINT64_C(16) << 20)
@@ -33,7 +34,8 @@ typedef struct device_memory {
     pthread_mutex_t lock;
     tsr__slab *slabs;
     uint64_t allocated_bytes, used_bytes;
-    bool mapped; /* whether the host maps tensors */
+    uint64_t most_used_bytes; /* the highest value of used_bytes so far */
+    bool mapped;              /* whether the host maps tensors */
     /* whether the host maps tensors to write them, but never reads them through the mapping */
     bool direct;
     /* whether each buffer has a slab of just its size, from TESSERA_SEPARATE_MEMORY: tools that
@@ -486,6 +488,7 @@ tsr_status tsr__memory_take(tsr_device *device, tsr__buffer_kind kind, uint64_t 
     if (status == TSR_OK) {
         (*out_slab)->used_bytes += size;
         memory->used_bytes += size;
+        memory->most_used_bytes = tsr__max_u64(memory->most_used_bytes, memory->used_bytes);
         *out_reserved = size;
     }
     pthread_mutex_unlock(&memory->lock);
@@ -552,6 +555,17 @@ bool tsr__memory_is_mapped(const tsr_device *device)
 {
     const device_memory *memory = tsr__device_attachment(device, &memory_kind);
     return memory && memory->mapped;
+}
+
+uint64_t tsr__device_most_used(const tsr_device *device)
+{
+    device_memory *memory = device ? tsr__device_attachment(device, &memory_kind) : NULL;
+    if (!memory)
+        return 0;
+    pthread_mutex_lock(&memory->lock);
+    const uint64_t bytes = memory->most_used_bytes;
+    pthread_mutex_unlock(&memory->lock);
+    return bytes;
 }
 
 void tsr_device_memory_usage(const tsr_device *device, uint64_t *allocated_bytes,
