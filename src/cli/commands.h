@@ -12,6 +12,7 @@ extern const cli_command cli_devices;
 extern const cli_command cli_bench;
 extern const cli_command cli_sample;
 extern const cli_command cli_serve;
+extern const cli_command cli_finetune;
 extern const cli_command cli_generate;
 extern const cli_command cli_info;
 extern const cli_command cli_launch;

@@ -333,6 +333,7 @@ static const struct {
     {"generate", "\n.SS generate\n", "\n.SS "},
     {"chat", "\n.SS chat\n", "\n.SS "},
     {"serve", "\n.SS serve\n", "\n.SS "},
+    {"finetune", "\n.SS finetune\n", "\n.SS "},
     {"info", "\n.SS info\n", "\n.SS "},
     {"tokenize", "\n.SS tokenize\n", "\n.SS "},
     {"data check", "\n.SS data\n", "\n.SS "},
@@ -405,6 +406,7 @@ static void must_print_json(const char *command)
 {
     static const char *const others[] = {"chat",
                                          "serve",
+                                         "finetune",
                                          "help",
                                          "launch",
                                          "convert",
@@ -428,7 +430,7 @@ START_TEST(every_command_is_compared_with_the_manual)
 {
     static void (*const checks[])(const char *) = {must_be_explained, must_print_json};
     for (int i = 0; i < 2; i++) {
-        ck_assert_int_eq(each_command("", checks[i]), 15);
+        ck_assert_int_eq(each_command("", checks[i]), 16);
         ck_assert_int_eq(each_command("bench", checks[i]), 4);
         ck_assert_int_eq(each_command("checkpoint", checks[i]), 3);
         ck_assert_int_eq(each_command("data", checks[i]), 1);

@@ -14,7 +14,7 @@
 #include "cli/tool_config.h"
 #include "support/check_main.h"
 
-#define MAX_ARGUMENTS 16
+#define MAX_ARGUMENTS 40
 #define LIMIT_S 60 /* how long a test waits for an event */
 
 static char folder[64];

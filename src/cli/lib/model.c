@@ -175,3 +175,36 @@ bool cli_read_memory(void *user, const char *text, char *problem, size_t size)
     snprintf(problem, size, "takes bytes, such as 8G, 512M or 1.5TiB, not '%.80s'", text);
     return false;
 }
+
+/* Adapters ------------------------------------------------------------------------------------- */
+
+/* Returns the number of the word at the start of `text` in names[count], or −1. Sets *next to what
+ * follows the word and a comma. */
+static int find_word(const char *text, const char *const *names, int count, const char **next)
+{
+    const size_t length = strcspn(text, ",");
+    *next = text + length + (text[length] == ',');
+    for (int i = 0; i < count; i++)
+        if (strlen(names[i]) == length && strncmp(text, names[i], length) == 0)
+            return i;
+    return -1;
+}
+
+bool cli_read_targets(void *user, const char *value, char *problem, size_t size)
+{
+    static const char *const names[] = {"q", "k", "v", "o", "gate", "up", "down"};
+    unsigned targets = 0;
+    for (const char *rest = value; rest[0] != '\0' || rest == value;) {
+        const int found = find_word(rest, names, 7, &rest);
+        if (found < 0) {
+            snprintf(problem, size,
+                     "takes q, k, v, o, gate, up and down, separated by commas, not "
+                     "'%.40s'",
+                     value);
+            return false;
+        }
+        targets |= 1U << found;
+    }
+    *(unsigned *)user = targets;
+    return true;
+}

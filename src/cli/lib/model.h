@@ -59,4 +59,8 @@ typedef struct cli_memory {
 /* Reads sizes such as 8G,12G into the cli_memory at `user`. */
 bool cli_read_memory(void *user, const char *text, char *problem, size_t size);
 
+/* Reads names of matrices that have an adapter, such as q,v, into the set of tsr_lora_target at
+ * `user`, an unsigned int. */
+bool cli_read_targets(void *user, const char *text, char *problem, size_t size);
+
 #endif

@@ -98,12 +98,21 @@ static const cli_option options[] = {
      "the output of bench rates --json, whose rates count instead of those of the description "
      "(cluster)",
      .text = &chosen.rank_rates},
-    {"goal", "GOAL", "generation, prompt or training (default: generation; cluster)",
+    {"goal", "GOAL",
+     "generation, prompt or training (default: generation; cluster), or finetune: the memory that "
+     "tessera finetune needs, on --ranks N",
      .text = &chosen.goal},
-    {"batch", "N", "sequences of a micro-batch, of all ranks together (default: 1; training)",
+    {"batch", "N",
+     "training: sequences of a micro-batch, of all ranks together (default: 1); finetune: rows of "
+     "a step (default: 8)",
      .integer = &chosen.batch, .low = 1, .high = 1000000},
-    {"accumulate", "N", "micro-batches of a step (default: 1; training)",
+    {"accumulate", "N", "micro-batches of a step (default: 1; training, finetune)",
      .integer = &chosen.accumulate, .low = 1, .high = 1000000},
+    {"lora-rank", "R", "rank of the adapter's matrices (default: 16; finetune)",
+     .integer = &chosen.lora_rank, .low = 1, .high = 4096},
+    {"targets", "LIST", "matrices that have an adapter, as q,v (default: all; finetune)",
+     .read = cli_read_targets, .user = &chosen.targets},
+    {"full", NULL, "train the layers instead of an adapter (finetune)", .flag = &chosen.trains_all},
     {"wire", "DTYPE",
      "how tensor-parallel ranks send activations: f32 (default), f16, bf16 or q8_0 (cluster)",
      .read = read_dtype, .user = &chosen.wire},
@@ -155,6 +164,14 @@ static void help(FILE *out)
         "on all hosts, on some of them and on single ranks. Prints the fastest grid that fits into "
         "memory, and why the next two are not the best.\n"
         "\n"
+        "With --goal finetune, prints for each grid of the ranks what tessera finetune needs: the "
+        "weights, "
+        "the adapter with its gradients and the optimizer's state, and what the backward pass "
+        "needs "
+        "of the forward pass, also with --recompute. With --gflops, predicts tokens per second: 4 "
+        "operations per element of the matrices and token, 2 more with --recompute, and 2 more "
+        "with --full.\n"
+        "\n"
         "A PATTERN may use *, ? and [a-z]. A pattern without a dot, such as 'embed*', matches one "
         "component of a name; a pattern with a dot matches the whole name. If several patterns "
         "match, "
@@ -173,6 +190,20 @@ static int check_format(void)
         return cli_usage_error("plan: --json and --format %s are two formats", chosen.format);
     chosen.json |= json;
     return CLI_DONE;
+}
+
+static bool is_finetune(void)
+{
+    return chosen.goal != NULL && strcmp(chosen.goal, PLAN_FINETUNE) == 0;
+}
+
+/* Refuses options that only finetune takes. */
+static int check_finetune_options(void)
+{
+    const plan_options *o = &chosen;
+    return o->lora_rank > 0 || o->targets != 0 || o->trains_all
+               ? cli_usage_error("plan: --lora-rank, --targets and --full need --goal finetune")
+               : CLI_DONE;
 }
 
 static int check_cluster_options(void)
@@ -198,6 +229,12 @@ static int make_plan(const char *path)
 {
     const char *strategy = chosen.strategy;
     if (check_format() != CLI_DONE)
+        return CLI_USAGE;
+    if (is_finetune())
+        return chosen.hosts ? cli_usage_error("plan: --goal finetune takes --ranks N, not "
+                                              "--cluster")
+                            : plan_finetune(path, &chosen);
+    if (check_finetune_options() != CLI_DONE)
         return CLI_USAGE;
     if (chosen.hosts)
         return plan_on_cluster(path, &chosen);

@@ -33,9 +33,12 @@ typedef struct plan_options {
     plan_list bandwidth, host_bandwidth, gflops;
     double latency_us;                      /* of an all-reduce; < 0: not given */
     const char *hosts, *links, *rank_rates; /* of clusters: files */
-    const char *goal;                       /* of clusters: generation, prompt or training */
-    int64_t batch, accumulate;              /* of clusters, for training */
-    tsr_dtype wire;                         /* of clusters */
+    const char *goal;          /* of clusters: generation, prompt or training; or finetune */
+    int64_t batch, accumulate; /* of clusters, for training, and of finetune */
+    int64_t lora_rank;         /* this and the next two: of finetune */
+    unsigned targets;
+    bool trains_all;
+    tsr_dtype wire; /* of clusters */
 } plan_options;
 
 /* The name of the strategy for generating text, which has no value in tsr_shard_kind. */
@@ -49,6 +52,10 @@ int plan_sharding(const char *path, const plan_options *options);
 int plan_inference(const char *path, const plan_options *options);
 /* cluster.c: the best grid of a cluster's ranks for a language model */
 int plan_on_cluster(const char *path, const plan_options *options);
+
+/* finetune.c: the memory that tessera finetune needs on each grid, and how fast it is */
+int plan_finetune(const char *path, const plan_options *options);
+#define PLAN_FINETUNE "finetune"
 
 /* values.c */
 
