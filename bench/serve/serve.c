@@ -21,13 +21,14 @@
 #define MOST_SERVERS 8
 #define MOST_COUNTS 16
 #define MOST_STREAMS 1024
+#define MOST_ROUNDS 99
 
 static struct {
-    int64_t tokens, prompt_words;
+    int64_t tokens, prompt_words, rounds;
     int counts[MOST_COUNTS], count;
     const char *key_file;
     bool json;
-} chosen = {.tokens = 64, .prompt_words = 200, .counts = {1, 2, 4, 8}, .count = 4};
+} chosen = {.tokens = 64, .prompt_words = 200, .rounds = 3, .counts = {1, 2, 4, 8}, .count = 4};
 
 static bool read_counts(void *user, const char *text, char *problem, size_t size)
 {
@@ -56,6 +57,8 @@ static const cli_option options[] = {
      .high = 1 << 20},
     {"prompt-words", "N", "words of the long prompt (default: 200)",
      .integer = &chosen.prompt_words, .low = 1, .high = 1 << 20},
+    {"rounds", "N", "how often everything is measured; the medians count (default: 3)",
+     .integer = &chosen.rounds, .low = 1, .high = MOST_ROUNDS},
     {"api-key-file", "FILE", "the key in the first line of this file is sent to the servers",
      .text = &chosen.key_file},
     {"json", NULL, "print JSON", .flag = &chosen.json},
@@ -68,16 +71,25 @@ static void help(FILE *out)
                   "by streamed completions, and prints the results side by side: tokens per second "
                   "of several texts together, and the time to the first text of a long prompt, of "
                   "a second prompt that begins with it and goes on, as the next turn of a "
-                  "conversation does, and of a short prompt beside a long one. URL is such as "
-                  "http://127.0.0.1:8080.\n");
+                  "conversation does, and of a short prompt beside a long one. All is measured in "
+                  "several rounds, in which the servers take turns, after one that does not count. "
+                  "URL is such as http://127.0.0.1:8080.\n");
     cli_options_help(out, options);
 }
 
 /* What was measured of a server. Times are in seconds. */
+enum {
+    PER_SECOND,          /* tokens, of all texts together, for each of chosen.counts */
+    FIRST = MOST_COUNTS, /* the median time to the first text, for each */
+    LONG_PROMPT = 2 * MOST_COUNTS,
+    NEXT_TURN,
+    SHORT_ALONE,
+    SHORT_BESIDE,
+    VALUES
+};
 typedef struct results {
-    double per_second[MOST_COUNTS]; /* tokens, of all texts together */
-    double first[MOST_COUNTS];      /* the median time to the first text */
-    double long_prompt, next_turn, short_alone, short_beside;
+    double rounds[MOST_ROUNDS + 1][VALUES];
+    double medians[VALUES];
     int64_t long_tokens;
 } results;
 
@@ -176,29 +188,30 @@ static int measure_first(const bench_server *server, const char *key, const char
     return text.problem[0] == '\0' ? CLI_DONE : failed_at(server, text.problem);
 }
 
-static int measure_turns(const bench_server *server, const char *key, results *out)
+static int measure_turns(const bench_server *server, const char *key, double *values,
+                         int64_t *long_tokens)
 {
     char *prompt = new_prompt(chosen.prompt_words);
-    int code = measure_first(server, key, prompt, &out->long_prompt, &out->long_tokens);
+    int code = measure_first(server, key, prompt, &values[LONG_PROMPT], long_tokens);
     prompt = cli_resize(prompt, strlen(prompt) + 32, 1);
     strcat(prompt, " and so on, again");
     if (code == CLI_DONE)
-        code = measure_first(server, key, prompt, &out->next_turn, NULL);
+        code = measure_first(server, key, prompt, &values[NEXT_TURN], NULL);
     free(prompt);
     return code;
 }
 
-static int measure_beside(const bench_server *server, const char *key, results *out)
+static int measure_beside(const bench_server *server, const char *key, double *values)
 {
     char *small = new_prompt(4);
     stream large = {
         .server = server, .key = key, .prompt = new_prompt(chosen.prompt_words), .tokens = 2};
-    int code = measure_first(server, key, small, &out->short_alone, NULL);
+    int code = measure_first(server, key, small, &values[SHORT_ALONE], NULL);
     free(small);
     if (code == CLI_DONE && pthread_create(&large.thread, NULL, run_stream, &large) == 0) {
         small = new_prompt(4);
         nanosleep(&(struct timespec){0, 5000000}, NULL);
-        code = measure_first(server, key, small, &out->short_beside, NULL);
+        code = measure_first(server, key, small, &values[SHORT_BESIDE], NULL);
         pthread_join(large.thread, NULL);
         free(small);
         if (code == CLI_DONE && large.text.problem[0] != '\0')
@@ -208,18 +221,48 @@ static int measure_beside(const bench_server *server, const char *key, results *
     return code;
 }
 
-static int measure(bench_server *server, const char *key, results *out)
+static int measure_round(const bench_server *server, const char *key, double *values,
+                         int64_t *long_tokens)
+{
+    int code = CLI_DONE;
+    for (int i = 0; i < chosen.count && code == CLI_DONE; i++)
+        code = measure_streams(server, key, chosen.counts[i], &values[PER_SECOND + i],
+                               &values[FIRST + i]);
+    if (code == CLI_DONE)
+        code = measure_turns(server, key, values, long_tokens);
+    return code == CLI_DONE ? measure_beside(server, key, values) : code;
+}
+
+/* The first round does not count: devices compile kernels in it. */
+static void find_medians(results *r)
+{
+    double sorted[MOST_ROUNDS];
+    const size_t rounds = (size_t)chosen.rounds;
+    for (int v = 0; v < VALUES; v++) {
+        for (size_t i = 0; i < rounds; i++)
+            sorted[i] = r->rounds[i + 1][v];
+        qsort(sorted, rounds, sizeof *sorted, by_value);
+        r->medians[v] = (sorted[rounds / 2] + sorted[(rounds - 1) / 2]) / 2;
+    }
+}
+
+/* Measures all servers, in turn, so that what else the machine does concerns all of them. */
+static int measure(bench_server *servers, const char *key, results *all, int count)
 {
     char problem[256];
-    double warm[2];
-    if (!bench_server_find_model(server, key, problem, sizeof problem))
-        return failed_at(server, problem);
-    int code = measure_streams(server, key, 1, &warm[0], &warm[1]);
-    for (int i = 0; i < chosen.count && code == CLI_DONE; i++)
-        code = measure_streams(server, key, chosen.counts[i], &out->per_second[i], &out->first[i]);
-    if (code == CLI_DONE)
-        code = measure_turns(server, key, out);
-    return code == CLI_DONE ? measure_beside(server, key, out) : code;
+    for (int i = 0; i < count; i++)
+        if (!bench_server_find_model(&servers[i], key, problem, sizeof problem))
+            return failed_at(&servers[i], problem);
+    for (int64_t round = 0; round <= chosen.rounds; round++)
+        for (int i = 0; i < count; i++) {
+            const int code =
+                measure_round(&servers[i], key, all[i].rounds[round], &all[i].long_tokens);
+            if (code != CLI_DONE)
+                return code;
+        }
+    for (int i = 0; i < count; i++)
+        find_medians(&all[i]);
+    return CLI_DONE;
 }
 
 /* Output --------------------------------------------------------------------------------------- */
@@ -236,14 +279,14 @@ static void print_json(const bench_server *servers, const results *all, int coun
         for (int k = 0; k < chosen.count; k++) {
             json_t *row = cli_json_append_object(streams);
             cli_json_u64(row, "streams", (uint64_t)chosen.counts[k]);
-            cli_json_real(row, "tokens_per_second", all[i].per_second[k]);
-            cli_json_real(row, "first_s", all[i].first[k]);
+            cli_json_real(row, "tokens_per_second", all[i].medians[PER_SECOND + k]);
+            cli_json_real(row, "first_s", all[i].medians[FIRST + k]);
         }
         cli_json_u64(one, "long_prompt_tokens", (uint64_t)all[i].long_tokens);
-        cli_json_real(one, "long_prompt_s", all[i].long_prompt);
-        cli_json_real(one, "next_turn_s", all[i].next_turn);
-        cli_json_real(one, "short_alone_s", all[i].short_alone);
-        cli_json_real(one, "short_beside_s", all[i].short_beside);
+        cli_json_real(one, "long_prompt_s", all[i].medians[LONG_PROMPT]);
+        cli_json_real(one, "next_turn_s", all[i].medians[NEXT_TURN]);
+        cli_json_real(one, "short_alone_s", all[i].medians[SHORT_ALONE]);
+        cli_json_real(one, "short_beside_s", all[i].medians[SHORT_BESIDE]);
     }
     cli_json_print(document);
 }
@@ -258,23 +301,20 @@ static void print_text(const bench_server *servers, const results *all, int coun
         cli_table_cell(table, "%d text%s: tokens/s", chosen.counts[k],
                        CLI_PLURAL(chosen.counts[k]));
         for (int i = 0; i < count; i++)
-            cli_table_cell(table, "%.1f", all[i].per_second[k]);
+            cli_table_cell(table, "%.1f", all[i].medians[PER_SECOND + k]);
     }
     for (int k = 0; k < chosen.count; k++) {
         cli_table_cell(table, "%d text%s: first after", chosen.counts[k],
                        CLI_PLURAL(chosen.counts[k]));
         for (int i = 0; i < count; i++)
-            cli_table_cell(table, "%.1f ms", all[i].first[k] * 1e3);
+            cli_table_cell(table, "%.1f ms", all[i].medians[FIRST + k] * 1e3);
     }
     const char *const names[] = {"long prompt: first after", "next turn: first after",
                                  "short prompt: first after", "beside a long one: first after"};
     for (size_t r = 0; r < sizeof names / sizeof *names; r++) {
         cli_table_cell(table, "%s", names[r]);
-        for (int i = 0; i < count; i++) {
-            const double values[] = {all[i].long_prompt, all[i].next_turn, all[i].short_alone,
-                                     all[i].short_beside};
-            cli_table_cell(table, "%.1f ms", values[r] * 1e3);
-        }
+        for (int i = 0; i < count; i++)
+            cli_table_cell(table, "%.1f ms", all[i].medians[LONG_PROMPT + r] * 1e3);
     }
     cli_table_print(table, stdout, 0);
     cli_table_destroy(&table);
@@ -312,8 +352,8 @@ static int run(int argc, char **argv)
     results *all = cli_alloc(MOST_SERVERS, sizeof *all);
     if (chosen.key_file != NULL)
         code = read_key(key, sizeof key);
-    for (int i = 0; i < count && code == CLI_DONE; i++)
-        code = measure(&servers[i], key[0] != '\0' ? key : NULL, &all[i]);
+    if (code == CLI_DONE)
+        code = measure(servers, key[0] != '\0' ? key : NULL, all, count);
     if (code == CLI_DONE && chosen.json)
         print_json(servers, all, count);
     else if (code == CLI_DONE)

@@ -449,7 +449,7 @@ START_TEST(benchmarks_measure_servers)
 {
     char arguments[256];
     snprintf(arguments, sizeof arguments,
-             "bench serve http://127.0.0.1:%d/v1 --streams 1,2 --tokens 6 --prompt-words 60 --json",
+             "bench serve http://127.0.0.1:%d/v1 --streams 1,2 --tokens 6 --prompt-words 60 --rounds 1 --json",
              shared.port);
     json_t *json = tool_json(arguments, "tessera.bench.serve");
     const json_t *one = json_array_get(tool_member(json, "servers"), 0);

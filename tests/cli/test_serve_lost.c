@@ -191,7 +191,7 @@ START_TEST(lost_ranks_cost_no_request)
     seed = number_of("TEST_LOST_SEED", (unsigned)time(NULL));
     fprintf(stderr, "TEST_LOST_SEED=%u\n", seed);
     server s = server_begin("launch -n 3 --respawn 1000 --no-prefix -- " TEST_TOOL " " SERVE
-                            "--parallel 16 --lost-after 5");
+                            "--parallel 16 --lost-after 10");
     pause_ms(200 + choose(1000));
     const pid_t victim = find_victim(&s, choose(16), 0);
     ck_assert_int_gt(victim, 0);
