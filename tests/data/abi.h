@@ -1629,6 +1629,8 @@ typedef struct tsr_convert_params {
     void (*note)(void *user, const char *sentence);
     void *user;
     const char *mixture;
+    const char *adapter;
+    double adapter_scale;
 } tsr_convert_params;
 typedef struct tsr_convert_stats {
     size_t struct_size;
@@ -1636,6 +1638,7 @@ typedef struct tsr_convert_stats {
     uint64_t kept;
     uint64_t read_bytes;
     uint64_t written_bytes;
+    uint64_t merged;
 } tsr_convert_stats;
 TSR_API const char *tsr_convert_mixture_at(int index);
 TSR_API tsr_status tsr_model_convert(const tsr_model_file *source,
@@ -1762,6 +1765,10 @@ TSR_API tsr_status tsr_sampling_draw(const tsr_sampling_params *params,
                                                    const int32_t *history, int32_t *token);
 typedef struct tsr_generator tsr_generator;
 typedef void (*tsr_logits_fn)(void *user, int sequence, int64_t position, const float *logits);
+typedef enum tsr_draft {
+    TSR_DRAFT_NONE = 0,
+    TSR_DRAFT_NGRAM = 1
+} tsr_draft;
 typedef struct tsr_generator_params {
     size_t struct_size;
     tsr_model *model;
@@ -1779,6 +1786,8 @@ typedef struct tsr_generator_params {
     int64_t piece;
    _Bool 
         prefix_cache;
+    tsr_draft draft;
+    int draft_tokens;
 } tsr_generator_params;
 TSR_API tsr_status tsr_generator_create(const tsr_generator_params *params,
                                                       tsr_generator **out);
@@ -1836,6 +1845,7 @@ typedef struct tsr_generator_stats {
     uint64_t generated_submissions, generated_waits, generated_idle_waits;
     uint64_t cached_tokens, preemptions, most_step_tokens;
     int64_t running, waiting, pages, free_pages, prefix_pages;
+    uint64_t drafted_tokens, accepted_tokens;
 } tsr_generator_stats;
 TSR_API tsr_status tsr_generator_get_stats(const tsr_generator *generator,
                                                          tsr_generator_stats *out);
@@ -2425,6 +2435,7 @@ typedef struct tsr_lora_params {
     int64_t seed;
    _Bool 
         trainable;
+    double scale;
 } tsr_lora_params;
 TSR_API tsr_status tsr_lora_create(const tsr_lora_params *params, tsr_lora **out);
 TSR_API tsr_status tsr_lora_load(const char *path, const tsr_lora_params *params,

@@ -186,7 +186,8 @@ static tsr_status plan_ranks_of(const plan *s, const plan_options *o, const grid
         s->file,
         tsr_model_plan_params(.ranks = count, .dtype = s->work.full ? TSR_F32 : o->dtype,
                               .partition = &partition, .context = 1, .stages = g->stages,
-                              .stage_rates = stages, .expert_division = o->experts),
+                              .stage_rates = stages, .expert_division = o->experts.division,
+                              .host_experts = o->experts.host),
         NULL, ranks, NULL);
     free(rates);
     free(stages);

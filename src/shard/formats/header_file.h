@@ -48,11 +48,11 @@ tsr_status tsr__file_fail(const tsr__file *file, tsr_status status, uint64_t off
                           const char *format, ...) TSR__PRINTF(4, 5);
 
 /* Reads a little-endian integer of `size` bytes. */
-static inline uint64_t tsr__little_endian(const uint8_t *bytes, int size)
+static inline uint64_t tsr__little_endian(const uint8_t *from, int size)
 {
     uint64_t value = 0;
     for (int i = size - 1; i >= 0; i--)
-        value = value << 8 | bytes[i];
+        value = value << 8 | from[i];
     return value;
 }
 

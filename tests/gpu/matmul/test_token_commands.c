@@ -166,7 +166,7 @@ static void training_step(tsr_stack *stack, tsr_optimizer *optimizer, tsr_group 
     tsr_tensor *y = NULL, *logits = NULL, *flat = NULL, *dlogits = NULL, *dy = NULL;
     const int64_t rows = STEP_ROWS * STEP_TOKENS;
     const tsr_partition_params partition = TSR_INIT(tsr_partition_params);
-    GPU_OK(tsr_stack_forward(stack, io[0], &saved, &y));
+    GPU_OK(tsr_stack_forward(stack, io[0], NULL, &saved, &y));
     GPU_OK(tsr_stack_head_forward(stack, y, &head, &logits));
     GPU_OK(tsr_tensor_reshape(logits, 2, (int64_t[]){rows, STEP_WORDS}, &flat));
     GPU_OK(tsr_vocabulary_cross_entropy(group, io[2], io[3], flat, io[1], STEP_WORDS, &partition,
