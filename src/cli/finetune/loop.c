@@ -23,13 +23,6 @@ static void catch_signals(void)
     sigaction(SIGTERM, &action, NULL);
 }
 
-double finetune_seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 /* Rows ----------------------------------------------------------------------------------------- */
 
 /* Takes this rank's rows of the `batch` rows, or pairs, that begin at `first`. Gives the number of
@@ -107,14 +100,6 @@ static tsr_status check_step(finetune_run *r)
     if (r->step == r->done.first_step)
         r->done.first_loss = r->loss;
     return is_exploding(r) ? diverged(r, "the loss", r->loss) : TSR_OK;
-}
-
-void finetune_report_later(finetune_run *r)
-{
-    const bool compiles = r->step - 1 == r->compiling_step;
-    if (r->unreported)
-        finetune_report_step(r, compiles ? 0 : finetune_seconds() - r->started);
-    r->unreported = false;
 }
 
 static tsr_status make_step(finetune_run *r)

@@ -5,12 +5,20 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cli/finetune/run.h"
 #include "cli/lib/memory.h"
 #include "common/curve.h"
 #include "tool_seam.h"
+
+double finetune_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
 
 /* The log -------------------------------------------------------------------------------------- */
 
@@ -155,4 +163,12 @@ void finetune_report_evaluation(finetune_run *r, double loss)
         fprintf(r->log, "{\"evaluated\": %" PRId64 ", \"held_out_loss\": %.9g}\n", r->step, loss);
     fprintf(stderr, "%sstep %" PRId64 "  held out %.4f%s\n", isatty(STDERR_FILENO) ? "\r" : "",
             r->step, loss, isatty(STDERR_FILENO) ? "\033[K" : "");
+}
+
+void finetune_report_later(finetune_run *r)
+{
+    const bool compiles = r->step - 1 == r->compiling_step;
+    if (r->unreported)
+        finetune_report_step(r, compiles ? 0 : finetune_seconds() - r->started);
+    r->unreported = false;
 }

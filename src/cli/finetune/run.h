@@ -54,8 +54,6 @@ double finetune_seconds(void);
 
 /* loop.c: makes steps until the run ends, is interrupted or fails. */
 tsr_status finetune_learn(finetune_run *run);
-/* Reports the last step if that has not been done. */
-void finetune_report_later(finetune_run *run);
 
 /* elastic.c */
 
@@ -71,6 +69,8 @@ void finetune_allow_restart(finetune_run *run);
 
 /* report.c: reports the last step, which took `seconds`; 0: not to be used for forecasts. */
 void finetune_report_step(finetune_run *run, double seconds);
+/* Reports the last step if that has not been done. */
+void finetune_report_later(finetune_run *run);
 void finetune_report_evaluation(finetune_run *run, double loss);
 tsr_status finetune_log_open(finetune_run *run);
 tsr_status finetune_log_close(finetune_run *run);
