@@ -52,6 +52,7 @@ static bool read_data(void *user, const char *value, char *problem, size_t size)
     files->weights = cli_resize(files->weights, count, sizeof *files->weights);
     char *path = cli_alloc(length + 1, 1);
     memcpy(path, value, length);
+    path[length] = '\0';
     files->paths[files->count] = path;
     files->weights[files->count++] = weight;
     return true;

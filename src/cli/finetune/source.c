@@ -1,4 +1,5 @@
 /* Where the rows of a run come from: its data, or a recorded run. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,8 +79,8 @@ static tsr_status recorded_rows(const finetune_source *source, int64_t first, in
 {
     const size_t row = (size_t)source->context, size = (size_t)count * row;
     if (first + count > source->offset_count)
-        return finetune_fail("the recorded run has %lld rows, but row %lld is needed",
-                             (long long)source->offset_count, (long long)(first + count));
+        return finetune_fail("the recorded run has %" PRId64 " rows, but row %" PRId64 " is needed",
+                             source->offset_count, first + count);
     *out = (data_batch){.rows = count,
                         .context = source->context,
                         .unmasked = (int64_t)size,

@@ -109,13 +109,14 @@ static tsr_status create_arrays(tsr__delta_chunks *c, int count)
 tsr_status tsr__delta_chunks_create(const tsr__delta *call, bool backward, tsr__delta_chunks *out)
 {
     /* The shared memory of delta_scan_grad.comp, with four quads. */
-    const uint64_t shared =
-        16 * 4 * ((uint64_t)call->key_dim + 2 * CHUNK) + 4 * (uint64_t)SCAN_WORKGROUP;
+    const uint64_t shared = UINT64_C(64) * ((uint64_t)call->key_dim + UINT64_C(2) * CHUNK) +
+                            UINT64_C(4) * SCAN_WORKGROUP;
     const tsr_device *device = tsr_stream_device(call->tokens.stream);
     *out = (tsr__delta_chunks){.call = call, .backward = backward};
     out->chunks = (call->tokens.tokens + CHUNK - 1) / CHUNK;
     out->quads = shared <= device->info.max_shared_memory_bytes ? 4 : 2;
-    out->blocks = (call->value_dim + 4 * out->quads - 1) / (4 * out->quads);
+    const int64_t columns = INT64_C(4) * out->quads;
+    out->blocks = (call->value_dim + columns - 1) / columns;
     const tsr_status status =
         create_arrays(out, backward ? TSR__DELTA_ARRAYS : TSR__DELTA_FORWARD_ARRAYS);
     if (status != TSR_OK)
