@@ -81,13 +81,15 @@ TSR_API tsr_layer *tsr_stack_block(const tsr_stack *stack, int index);
 
 /* Gives the parameters memory: draws initial values, and divides them among the ranks of a
  * data-parallel group. `params` are those of tsr_fsdp_create; units and unit_count are the stack's
- * own and must be 0. Collective over that group. */
+ * own and must be 0. If all layers are frozen (tsr_layer_set_frozen, tsr_lora_create), the stack
+ * may also be that of a model, in any dtype, and its values are divided: they are gathered for
+ * passes, and have no gradients and no optimizer state. Collective over that group. */
 TSR_API TSR_NODISCARD tsr_status tsr_stack_shard(tsr_stack *stack, const tsr_fsdp_params *params);
 /* Divides the parameters again after the group has changed, as tsr_fsdp_rebuild. In a process that
  * has joined, the stack has no parameters yet. After an error it may be called again, with the
  * group that is left then. */
 TSR_API TSR_NODISCARD tsr_status tsr_stack_reshard(tsr_stack *stack, const tsr_fsdp_params *params);
-/* Adds all sharded parameters to an optimizer. */
+/* Adds all sharded parameters to an optimizer, unless they are frozen. */
 TSR_API TSR_NODISCARD tsr_status tsr_stack_add_to(tsr_stack *stack, tsr_optimizer *optimizer);
 
 /* Adds the gradients of a head that is the embedding, of which the first and the last stage each

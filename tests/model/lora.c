@@ -18,7 +18,7 @@ static const tsr_partition_params uneven = {.struct_size = sizeof uneven,
 typedef struct grid {
     int stages, data, tensor;
     const double *rates; /* [tensor]; NULL: equal */
-    bool recompute, shards;
+    bool recompute, shards, base_shards;
 } grid;
 
 typedef struct run {
@@ -245,6 +245,8 @@ static void begin_training(run *r, const char *name, const char *base)
     open_base(r, base);
     OK(tsr_lora_load(FOLDER "lora_init", tsr_lora_params(.stack = r->stack, .trainable = true),
                      &r->lora));
+    if (r->grid.base_shards)
+        OK(tsr_stack_shard(r->stack, tsr_fsdp_params(.group = r->data)));
     if (r->grid.shards)
         OK(tsr_lora_shard(r->lora, tsr_fsdp_params(.group = r->data, .reduction = TSR_OP_SUM)));
     OK(tsr_optimizer_create(
@@ -395,25 +397,29 @@ CASE(lora_golden, "lora: a recorded training")
 {
     static const double rates[] = {3, 1, 1};
     const int steps = ranks == 1 ? 20 : 8;
-    follow("lora", "lora_base", NULL, steps, (grid){1, 1, ranks, NULL, false, false});
-    follow("lora", "lora_base", NULL, steps, (grid){1, 1, 3, rates, true, false});
-    follow("lora", "lora_base", NULL, steps, (grid){2, 1, 1, NULL, true, false});
-    follow("lora", "lora_base", NULL, steps, (grid){1, 2, 1, NULL, false, true});
-    follow("lora", "lora_base", NULL, steps, (grid){1, 2, 2, NULL, true, true});
-    follow("lora", "lora_base", NULL, steps, (grid){2, 1, 2, NULL, false, false});
+    follow("lora", "lora_base", NULL, steps, (grid){1, 1, ranks, NULL, false, false, false});
+    follow("lora", "lora_base", NULL, steps, (grid){1, 1, 3, rates, true, false, false});
+    follow("lora", "lora_base", NULL, steps, (grid){2, 1, 1, NULL, true, false, false});
+    follow("lora", "lora_base", NULL, steps, (grid){1, 2, 1, NULL, false, true, true});
+    follow("lora", "lora_base", NULL, steps, (grid){1, 3, 1, NULL, false, true, true});
+    follow("lora", "lora_base", NULL, steps, (grid){1, 2, 2, NULL, true, true, true});
+    follow("lora", "lora_base", NULL, steps, (grid){2, 1, 2, NULL, false, false, false});
 }
 
 CASE(lora_golden_quantised, "lora: recorded trainings of quantised models")
 {
     const int steps = ranks == 1 ? 20 : 5;
-    const grid kept = {1, 1, ranks, NULL, false, false}, again = {1, 1, ranks, NULL, true, false};
+    const grid kept = {1, 1, ranks, NULL, false, false, false},
+               again = {1, 1, ranks, NULL, true, false, false};
     follow("qlora_q4_0", "qlora_base_q4_0/base.gguf", NULL, steps, kept);
     follow("qlora_q8_0", "qlora_base_q8_0/base.gguf", NULL, steps, again);
+    follow("qlora_q4_0", "qlora_base_q4_0/base.gguf", NULL, 3,
+           (grid){1, ranks, 1, NULL, false, true, true});
 }
 
 CASE(lora_golden_all, "lora: recorded trainings, all steps")
 {
-    const grid one = {1, 1, ranks, NULL, false, false};
+    const grid one = {1, 1, ranks, NULL, false, false, false};
     if (!getenv("TEST_ALL_STEPS")) {
         case_skip("takes long; set TEST_ALL_STEPS to run it");
         return;
@@ -428,7 +434,7 @@ CASE(lora_golden_all, "lora: recorded trainings, all steps")
 
 static run open_plain(const char *base)
 {
-    run r = {.grid = {1, 1, ranks, NULL, false, false}};
+    run r = {.grid = {1, 1, ranks, NULL, false, false, false}};
     make_grid(&r);
     open_base(&r, base);
     return r;

@@ -212,6 +212,17 @@ CASE(frozen_step, "an optimizer does not change a frozen layer, and FSDP refuses
         tsr_fsdp_backward(model, 0, saved, y, NULL), TSR_ERR_INVALID,
         "fsdp_backward: column_linear base, unit 0, is frozen; all layers of a model are trained");
     tsr_fsdp_destroy(&model);
+    OK(tsr_fsdp_create(tsr_fsdp_params(.group = group, .unit_count = 1,
+                                       .optimizer = TSR_OPTIMIZER_NONE,
+                                       .units = tsr_fsdp_unit(.layer = layer)),
+                       &model));
+    OK(tsr_fsdp_backward(model, 0, saved, y, NULL));
+    CHECK(!tsr_layer_parameter(layer, 0)->grad, "a frozen layer has a gradient");
+    tsr_layer_set_frozen(layer, false);
+    FAILS(tsr_fsdp_backward(model, 0, saved, y, NULL), TSR_ERR_INVALID,
+          "fsdp_begin: a model without an optimizer has no gradients, and unit 0, column_linear "
+          "base, is not frozen");
+    tsr_fsdp_destroy(&model);
     tsr_layer_saved_destroy(&saved);
     tsr_tensor_destroy(&y);
     tsr_tensor_destroy(&x);

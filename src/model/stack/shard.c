@@ -22,6 +22,9 @@ static tsr_status draw_embedding(const tsr_stack *s, bool is_new, tsr_parameter 
     out->tensor = NULL;
     if (!is_new)
         return TSR_OK;
+    const tsr_tensor *given = tsr_layer_parameter(s->embedding, 0)->tensor;
+    if (given)
+        return tsr_tensor_view(given, tsr_tensor_layout(given), &out->tensor);
     const int64_t shape[2] = {out->length, out->global_shape[1]}, count = shape[0] * shape[1];
     TSR__TRY(tsr_tensor_create(s->device, out->dtype, 2, shape, &out->tensor));
     TSR__TRY(tsr_tensor_reshape(out->tensor, 1, &count, &flat));
@@ -43,6 +46,8 @@ static tsr_status draw_positions(const tsr_stack *s, char name[TSR__STACK_NAME],
     *out =
         *tsr_parameter(.name = name, .dtype = s->dtype, .ndim = 2,
                        .global_shape = {shape[0], shape[1]}, .shard_dim = -1, .length = shape[0]);
+    if (s->positions)
+        return tsr_tensor_view(s->positions, tsr_tensor_layout(s->positions), &out->tensor);
     TSR__TRY(tsr_tensor_create(s->device, s->dtype, 2, shape, &out->tensor));
     tsr_random_params random = TSR_INIT(tsr_random_params);
     random.seed = (uint64_t)seed;
@@ -51,10 +56,12 @@ static tsr_status draw_positions(const tsr_stack *s, char name[TSR__STACK_NAME],
 
 /* Dividing ----------------------------------------------------------------------------------- */
 
-static tsr_status divide(const tsr_fsdp_params *params, bool is_new, int count,
+static tsr_status divide(const tsr_stack *s, const tsr_fsdp_params *params, bool is_new, int count,
                          const tsr_fsdp_unit *units, tsr_fsdp **out)
 {
     tsr_fsdp_params own = *params;
+    if (s->is_fixed)
+        own.optimizer = TSR_OPTIMIZER_NONE;
     own.unit_count = count;
     own.units = units;
     return is_new ? tsr_fsdp_create(&own, out) : tsr_fsdp_rebuild(&own, out);
@@ -68,7 +75,7 @@ static tsr_status divide_tied(tsr_stack *s, const tsr_fsdp_params *params, bool 
     tsr_status status = draw_embedding(s, is_new, &embedding);
     const tsr_fsdp_unit unit = *tsr_fsdp_unit(.parameter_count = 1, .parameters = &embedding);
     if (status == TSR_OK)
-        status = divide(params, is_new, 1, &unit, &s->tied);
+        status = divide(s, params, is_new, 1, &unit, &s->tied);
     tsr_tensor_destroy(&embedding.tensor);
     return status;
 }
@@ -110,10 +117,22 @@ static tsr_status divide_rest(tsr_stack *s, const tsr_fsdp_params *params, bool 
     if (status == TSR_OK && s->is_first && s->config->learned_positions)
         status = draw_positions(s, name, &positions);
     if (status == TSR_OK)
-        status = divide(params, is_new, list_units(s, &positions, units), units, &s->sharded);
+        status = divide(s, params, is_new, list_units(s, &positions, units), units, &s->sharded);
     tsr_tensor_destroy(&positions.tensor);
     tsr__free(units);
     return status;
+}
+
+/* Releases memory that the layers of a model had for parameters which are not in units of layers.
+ */
+static void release(tsr_stack *s)
+{
+    tsr_tensor_destroy(&s->positions);
+    if (!s->tied)
+        return;
+    (void)!tsr_layer_set_parameter(s->embedding, 0, NULL, NULL, false); /* cannot fail */
+    if (s->head)
+        (void)!tsr_layer_set_parameter(s->head, 0, NULL, NULL, false);
 }
 
 static tsr_status divide_all(tsr_stack *s, const tsr_fsdp_params *params, bool is_new)
@@ -124,13 +143,19 @@ static tsr_status divide_all(tsr_stack *s, const tsr_fsdp_params *params, bool i
                  "stack: unit_count is %d; the units are the stack's own, and need no plan",
                  params->unit_count);
     TSR__REQUIRE(!is_new || !s->sharded, "stack: the parameters are sharded already");
-    TSR__REQUIRE(s->deviation > 0, "stack: the layers of a model for inference cannot be sharded");
+    if (is_new)
+        s->is_fixed = tsr__stack_is_frozen(s);
+    TSR__REQUIRE(
+        s->deviation > 0 || (s->is_fixed && is_new),
+        "stack: the layers of a model for inference can be sharded only once, and if all of "
+        "them are frozen");
     s->data = params->group ? params->group : tsr_group_default();
     TSR__TRY(divide_tied(s, params, is_new));
     const tsr_status status = divide_rest(s, params, is_new);
     if (status != TSR_OK && is_new)
         tsr_fsdp_destroy(&s->tied);
     TSR__TRY(status);
+    release(s);
     s->elsewhere[0] = s->tied && !s->is_first ? tsr_fsdp_parameter(s->tied, TIED, 0)->name : NULL;
     return TSR_OK;
 }
@@ -149,6 +174,8 @@ tsr_status tsr_stack_add_to(tsr_stack *s, tsr_optimizer *optimizer)
 {
     TSR__REQUIRE(s && s->sharded, "stack: %s",
                  s ? "the parameters are not sharded" : "stack is NULL");
+    if (s->is_fixed)
+        return TSR_OK;
     if (s->tied)
         TSR__TRY(tsr_optimizer_add_fsdp(optimizer, s->tied));
     return tsr_optimizer_add_fsdp(optimizer, s->sharded);
@@ -158,7 +185,7 @@ tsr_status tsr_stack_reduce_tied(tsr_stack *s, tsr_pipeline *pipeline)
 {
     tsr_fsdp_shard shard = TSR_INIT(tsr_fsdp_shard);
     TSR__REQUIRE(s, "stack: stack is NULL");
-    if (!s->tied || (s->is_first && s->is_last))
+    if (!s->tied || s->is_fixed || (s->is_first && s->is_last))
         return TSR_OK;
     TSR__TRY(tsr_fsdp_get_shard(s->tied, 0, &shard));
     return shard.grad ? tsr_pipeline_reduce_ends(pipeline, shard.grad) : TSR_OK;

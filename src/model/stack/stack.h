@@ -45,6 +45,7 @@ struct tsr_stack {
     tsr_tensor *positions; /* learned positions [context, width] of an unsharded stack */
     tsr_fsdp *tied, *sharded;
     tsr_group *data; /* the group of the sharded parameters */
+    bool is_fixed;   /* the sharded parameters are frozen: no gradients, no optimizer state */
     tsr__stack_units units;
     const char *elsewhere[2];     /* see tsr_stack_info */
     tsr__stack_adapter *adapters; /* they belong to their tsr_lora */

@@ -8,11 +8,35 @@
 #include "parallel/checkpoint/checkpoint.h"
 #include "parallel/group/group.h"
 #include "parallel/layers/layer.h"
+#include "tensor/dtype.h"
 
 static const char who[] = "fsdp_create";
 
 /* Units and parameters ----------------------------------------------------------------------------
  */
+
+/* Values that are never trained may have another dtype than their parameter, and matrices may be in
+ * a block format, whose bytes are then divided. */
+static tsr_status take_values_dtype(const tsr_fsdp *model, tsr__fsdp_param *p,
+                                    const tsr_parameter *given)
+{
+    const tsr_dtype dtype = given->tensor ? tsr_tensor_layout(given->tensor)->dtype : given->dtype;
+    if (model->optimizer != TSR_OPTIMIZER_NONE || dtype == given->dtype)
+        return TSR_OK;
+    if (!tsr__dtype_is_block(dtype)) {
+        p->seen.dtype = dtype;
+        return TSR_OK;
+    }
+    TSR__REQUIRE(tsr_layout_is_contiguous(tsr_tensor_layout(given->tensor)),
+                 "its tensor is in a block format and not contiguous");
+    p->blocks = dtype;
+    p->shape[given->ndim - 1] =
+        (int64_t)tsr__dtype_bytes(dtype, (uint64_t)p->shape[given->ndim - 1]);
+    p->count = 1;
+    for (int d = 0; d < given->ndim; d++)
+        p->count *= (uint64_t)p->shape[d];
+    return TSR_OK;
+}
 
 static tsr_status add_parameter(tsr_fsdp *model, const tsr_parameter *given)
 {
@@ -30,9 +54,12 @@ static tsr_status add_parameter(tsr_fsdp *model, const tsr_parameter *given)
         p->shape[d] = d == given->shard_dim ? given->length : given->global_shape[d];
     tsr_layout layout;
     tsr_status status = tsr_layout_init(given->dtype, given->ndim, p->shape, &layout);
+    if (status == TSR_OK)
+        status = take_values_dtype(model, p, given);
     if (status != TSR_OK)
         return tsr__fail_context(status, "%s: '%s'", who, given->name);
-    p->count = (uint64_t)tsr_layout_count(&layout);
+    if (p->blocks == 0)
+        p->count = (uint64_t)tsr_layout_count(&layout);
     p->name = tsr__strdup(given->name);
     if (!p->name)
         return TSR_ERR_NO_MEMORY;
@@ -75,7 +102,8 @@ static tsr_status add_units(tsr_fsdp *model, const tsr_fsdp_params *params)
         for (int i = 0; i < parameters_of(&params->units[u]); i++) {
             TSR__TRY(add_parameter(model, tsr__fsdp_given(&params->units[u], i)));
             model->params[model->param_count - 1].divisible =
-                model->size > 1 && tsr__layer_is_divisible(params->units[u].layer, i);
+                model->size > 1 && model->params[model->param_count - 1].blocks == 0 &&
+                tsr__layer_is_divisible(params->units[u].layer, i);
             model->units[u].count++;
         }
     }
@@ -261,6 +289,7 @@ static void finish_param(tsr__fsdp_param *p)
     tsr_tensor_destroy(&p->seen.tensor);
     tsr_tensor_destroy(&p->seen.grad);
     tsr_tensor_destroy(&p->extra);
+    tsr_tensor_destroy(&p->whole);
     tsr__free(p->starts);
     tsr__free(p->experts);
     tsr__free(p->sizes);

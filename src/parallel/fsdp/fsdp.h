@@ -40,7 +40,12 @@ typedef struct tsr__fsdp_param {
     /* The layer uses the shard itself: the ranges are whole experts, which the parameter has along
      * its first dimension. [ranks]: how many each rank has; NULL: the parameter is gathered. */
     int64_t *experts;
-    bool divisible;           /* the parameter has experts that several ranks would divide */
+    bool divisible; /* the parameter has experts that several ranks would divide */
+    /* A matrix of a frozen layer in a block format: its dtype; `seen` then has the float dtype that
+     * the layer has for it, and `shape` and `count` are bytes, in rows. Otherwise 0. */
+    tsr_dtype blocks;
+    /* Such a matrix if it is resident, in the memory that it had; `value` is NULL. */
+    tsr_tensor *whole;
     uint64_t slot_bytes;      /* position in the slot of the unit */
     uint64_t grad_slot_bytes; /* position in the slot for the unit's gradients */
 
@@ -184,6 +189,14 @@ tsr_status tsr__fsdp_view(const tsr_tensor *memory, uint64_t at_bytes, tsr_dtype
 tsr_status tsr__fsdp_memory_new(tsr_device *device, uint64_t bytes, tsr_tensor **out) TSR_NODISCARD;
 uint64_t tsr__fsdp_pool_bytes(const tsr__fsdp_pool *pool);
 uint64_t tsr__fsdp_padded(uint64_t bytes);
+/* Creates a view of a matrix in a block format in a slot. */
+tsr_status tsr__fsdp_view_blocks(const tsr_tensor *slot, const tsr__fsdp_param *p,
+                                 tsr_tensor **out) TSR_NODISCARD;
+/* The dtype in which a parameter is kept and sent. */
+static inline tsr_dtype tsr__fsdp_dtype(const tsr__fsdp_param *p)
+{
+    return p->blocks != 0 ? TSR_U8 : p->seen.dtype;
+}
 /* Returns the stride from a region to the next one, in elements. It is the same for all dtypes, so
  * that parameters that are adjacent in one pool are adjacent in every pool. */
 uint64_t tsr__fsdp_region_elements(uint64_t elements);

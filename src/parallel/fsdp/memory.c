@@ -5,6 +5,7 @@
 
 #include "base/checked.h"
 #include "base/struct_size.h"
+#include "tensor/dtype.h"
 
 static int moment_count(const tsr_fsdp *model)
 {
@@ -35,7 +36,9 @@ typedef tsr_status place_fn(const tsr_fsdp *model, tsr__fsdp_pools *pools, tsr__
 static tsr_status place_value(const tsr_fsdp *model, tsr__fsdp_pools *pools, tsr__fsdp_param *p)
 {
     (void)model;
-    return tsr__fsdp_pool_region(&pools->values, p->seen.dtype, p->range.count, &p->value);
+    if (p->blocks != 0 && p->resident)
+        return TSR_OK;
+    return tsr__fsdp_pool_region(&pools->values, tsr__fsdp_dtype(p), p->range.count, &p->value);
 }
 
 static tsr_status place_grad(const tsr_fsdp *model, tsr__fsdp_pools *pools, tsr__fsdp_param *p)
@@ -119,6 +122,15 @@ void tsr__fsdp_free_shards(tsr__fsdp_param *params, int count, tsr__fsdp_pools *
 
 /* Sets the positions of parameters in slots, and allocates the slots. Each slot has the size of the
  * largest unit. */
+/* Returns the first byte from `at` on at which a parameter may start in a slot. A view of blocks
+ * must start at a multiple of a block. */
+static uint64_t start_of(const tsr__fsdp_param *p, uint64_t at)
+{
+    const uint64_t step =
+        (p->blocks != 0 ? tsr__dtype_block_bytes(p->blocks) : 1) * TSR__FSDP_ALIGN;
+    return (at + step - 1) / step * step;
+}
+
 tsr_status tsr__fsdp_make_slots(tsr_fsdp *model)
 {
     uint64_t most = 0, max_grad = 0;
@@ -132,9 +144,9 @@ tsr_status tsr__fsdp_make_slots(tsr_fsdp *model)
             if (!tsr__fsdp_is_gathered(p))
                 continue;
             unit->slotted = any = true;
-            p->slot_bytes = end;
+            p->slot_bytes = end = start_of(p, end);
             p->grad_slot_bytes = end_grad;
-            end += tsr__fsdp_padded(p->count * tsr_dtype_size(p->seen.dtype));
+            end += tsr__fsdp_padded(p->count * tsr_dtype_size(tsr__fsdp_dtype(p)));
             end_grad += tsr__fsdp_padded(p->count * tsr_dtype_size(model->grad_dtype));
         }
         most = tsr__max_u64(most, end);
@@ -168,7 +180,7 @@ tsr_status tsr__fsdp_view_here(const tsr_fsdp *model, const tsr__fsdp_param *p,
 static void add_shard(const tsr_fsdp *model, const tsr__fsdp_param *p, uint64_t *parameters,
                       uint64_t *gradients, uint64_t *optimizer)
 {
-    *parameters += p->range.count * tsr_dtype_size(p->seen.dtype);
+    *parameters += p->range.count * tsr_dtype_size(tsr__fsdp_dtype(p));
     if (model->optimizer == TSR_OPTIMIZER_NONE)
         return;
     *gradients += p->range.count * tsr_dtype_size(model->grad_dtype);

@@ -13,7 +13,7 @@ static const char who[] = "fsdp_rebuild";
 
 static uint64_t element_bytes(const tsr__fsdp_param *p)
 {
-    return tsr_dtype_size(p->seen.dtype) +
+    return tsr_dtype_size(tsr__fsdp_dtype(p)) +
            4 * (uint64_t)((p->master != NULL) + (p->moment1 != NULL) + (p->moment2 != NULL));
 }
 

@@ -22,8 +22,12 @@ tsr_status tsr__fsdp_check_not_in_use(const tsr_fsdp *model, const char *who)
 
 static tsr_status set_tensor(tsr_fsdp *model, const tsr__fsdp_unit *u, tsr__fsdp_param *p)
 {
+    if (p->whole)
+        return tsr__keep(p->whole, &p->seen.tensor);
     if (!tsr__fsdp_is_gathered(p))
         return tsr__fsdp_view_here(model, p, p->value, &p->seen.tensor);
+    if (p->blocks != 0)
+        return tsr__fsdp_view_blocks(model->slots[u->slot].memory, p, &p->seen.tensor);
     return tsr__fsdp_view(model->slots[u->slot].memory, p->slot_bytes, p->seen.dtype, p->seen.ndim,
                           p->shape, &p->seen.tensor);
 }
@@ -68,6 +72,12 @@ static tsr_status gather_ahead(tsr_fsdp *model, int unit, tsr_pass pass)
     return TSR_OK;
 }
 
+/* Returns whether passes compute gradients. Without an optimizer, all units are frozen. */
+static bool has_gradients(const tsr_fsdp *model, tsr_pass pass)
+{
+    return pass == TSR_PASS_BACKWARD && model->optimizer != TSR_OPTIMIZER_NONE;
+}
+
 static tsr_status begin_unit(tsr_fsdp *model, int unit, tsr_pass pass)
 {
     const int step = pass == TSR_PASS_FORWARD ? 1 : -1;
@@ -81,10 +91,10 @@ static tsr_status begin_unit(tsr_fsdp *model, int unit, tsr_pass pass)
     model->units[unit].in_use = true;
     TSR__TRY(tsr__fsdp_wait_gathered(model, unit));
     TSR__TRY(gather_ahead(model, unit, pass));
-    if (pass == TSR_PASS_BACKWARD)
+    if (has_gradients(model, pass))
         TSR__TRY(tsr__fsdp_take_grads(model, unit));
     tsr_status status = set_tensors(model, unit);
-    if (status != TSR_OK && pass == TSR_PASS_BACKWARD)
+    if (status != TSR_OK && has_gradients(model, pass))
         tsr__fsdp_drop_grads(model, unit);
     return status;
 }
@@ -94,8 +104,13 @@ tsr_status tsr_fsdp_begin(tsr_fsdp *model, int unit, tsr_pass pass)
     TSR__TRY(check_unit(model, "fsdp_begin", unit));
     TSR__REQUIRE(pass == TSR_PASS_FORWARD || pass == TSR_PASS_BACKWARD,
                  "fsdp_begin: unknown pass %d", (int)pass);
-    TSR__REQUIRE(pass == TSR_PASS_FORWARD || model->optimizer != TSR_OPTIMIZER_NONE,
-                 "fsdp_begin: a model without an optimizer has no backward pass");
+    const tsr_layer *layer = model->units[unit].layer;
+    TSR__REQUIRE(
+        pass == TSR_PASS_FORWARD || model->optimizer != TSR_OPTIMIZER_NONE || !layer ||
+            layer->frozen,
+        "fsdp_begin: a model without an optimizer has no gradients, and unit %d, %s, is not "
+        "frozen",
+        unit, layer->who);
     TSR__REQUIRE(!model->units[unit].in_use, "fsdp_begin: unit %d is in use", unit);
     model->units[unit].pass = pass;
     tsr_status status = begin_unit(model, unit, pass);
@@ -106,7 +121,7 @@ tsr_status tsr_fsdp_begin(tsr_fsdp *model, int unit, tsr_pass pass)
 
 static tsr_status end_unit(tsr_fsdp *model, int unit, bool reduce)
 {
-    const bool backward = model->units[unit].pass == TSR_PASS_BACKWARD;
+    const bool backward = has_gradients(model, model->units[unit].pass);
     end_use(model, unit);
     if (!backward)
         return TSR_OK;
@@ -148,7 +163,7 @@ tsr_status tsr_fsdp_backward(tsr_fsdp *model, int unit, const tsr_layer_saved *s
     TSR__TRY(check_unit(model, "fsdp_backward", unit));
     tsr_layer *layer = model->units[unit].layer;
     TSR__REQUIRE(layer, "fsdp_backward: unit %d is not a layer", unit);
-    TSR__REQUIRE(!layer->frozen,
+    TSR__REQUIRE(!layer->frozen || model->optimizer == TSR_OPTIMIZER_NONE,
                  "fsdp_backward: %s, unit %d, is frozen; all layers of a model are trained",
                  layer->who, unit);
     TSR__TRY(tsr_fsdp_begin(model, unit, TSR_PASS_BACKWARD));

@@ -217,7 +217,7 @@ tsr_status tsr__fsdp_set_plan(tsr_fsdp *model, const tsr_fsdp_params *params)
         list[i] = (tsr_shard_param){.struct_size = sizeof *list,
                                     .name = p->name,
                                     .ndim = p->seen.ndim,
-                                    .dtype = tsr_dtype_name(p->seen.dtype)};
+                                    .dtype = tsr_dtype_name(tsr__fsdp_dtype(p))};
         memcpy(list[i].shape, p->shape, sizeof list[i].shape);
     }
     tsr_status status =

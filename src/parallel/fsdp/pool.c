@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/checked.h"
+#include "tensor/dtype.h"
 
 uint64_t tsr__fsdp_padded(uint64_t bytes)
 {
@@ -14,7 +15,7 @@ uint64_t tsr__fsdp_padded(uint64_t bytes)
 
 uint64_t tsr__fsdp_region_elements(uint64_t elements)
 {
-    const uint64_t smallest_bytes = 2; /* the smallest size of an element */
+    const uint64_t smallest_bytes = 2; /* the smallest size of an element, except of bytes */
     return tsr__align_up_u64(elements, TSR__FSDP_ALIGN / smallest_bytes);
 }
 
@@ -25,6 +26,19 @@ tsr_status tsr__fsdp_view(const tsr_tensor *memory, uint64_t at_bytes, tsr_dtype
     TSR__TRY(tsr_layout_init(dtype, ndim, shape, &layout));
     layout.offset = (int64_t)(at_bytes / tsr_dtype_size(dtype));
     return tsr_tensor_view(memory, &layout, out);
+}
+
+tsr_status tsr__fsdp_view_blocks(const tsr_tensor *slot, const tsr__fsdp_param *p, tsr_tensor **out)
+{
+    const uint64_t block = tsr__dtype_block_bytes(p->blocks), each = tsr__dtype_block(p->blocks);
+    int64_t shape[TSR_MAX_DIMS];
+    tsr_layout layout;
+    for (int d = 0; d < p->seen.ndim; d++)
+        shape[d] = p->shape[d];
+    shape[p->seen.ndim - 1] = (int64_t)((uint64_t)shape[p->seen.ndim - 1] / block * each);
+    TSR__TRY(tsr_layout_init(p->blocks, p->seen.ndim, shape, &layout));
+    layout.offset = (int64_t)(p->slot_bytes / block * each);
+    return tsr_tensor_view(slot, &layout, out);
 }
 
 static tsr_status count_region(tsr__fsdp_pool *pool, uint64_t bytes)

@@ -27,8 +27,8 @@ static tsr_status gather_by_rank(tsr_fsdp *model, tsr__fsdp_param *p, const tsr_
 static tsr_status gather_param(tsr_fsdp *model, tsr__fsdp_param *p, const tsr_tensor *memory)
 {
     tsr_tensor *whole = NULL;
-    TSR__TRY(tsr__fsdp_view(memory, p->slot_bytes, p->seen.dtype, 1, (int64_t[]){(int64_t)p->count},
-                            &whole));
+    TSR__TRY(tsr__fsdp_view(memory, p->slot_bytes, tsr__fsdp_dtype(p), 1,
+                            (int64_t[]){(int64_t)p->count}, &whole));
     tsr_status status =
         p->in_order ? tsr_group_all_gather(model->group, whole, p->value, 0,
                                            tsr_collective_params(.sizes = p->sizes), &p->gathering)

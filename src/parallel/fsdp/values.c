@@ -1,7 +1,27 @@
 #include "parallel/fsdp/fsdp.h"
+#include "parallel/layers/layer.h"
 
 #include "tensor/check.h"
+#include "tensor/dtype.h"
 #include "tessera/ops.h"
+
+/* Copies this rank's range of the bytes of a matrix in a block format. A resident one stays where
+ * it is. */
+static tsr_status copy_blocks(tsr_fsdp *model, tsr__fsdp_param *p, const tsr_tensor *from)
+{
+    const tsr_layout *layout = tsr_tensor_layout(from);
+    tsr_tensor *range = NULL;
+    tsr_layout bytes;
+    if (p->resident)
+        return tsr__keep(from, &p->whole);
+    TSR__TRY(tsr_layout_init(TSR_U8, 1, (int64_t[]){(int64_t)p->range.count}, &bytes));
+    bytes.offset =
+        (int64_t)(tsr__dtype_bytes(layout->dtype, (uint64_t)layout->offset) + p->range.start);
+    TSR__TRY(tsr_tensor_view(from, &bytes, &range));
+    const tsr_status status = tsr_copy(model->stream, p->value, range);
+    tsr_tensor_destroy(&range);
+    return status;
+}
 
 /* Copies this rank's range out of a tensor that has all elements of the parameter. */
 static tsr_status copy_range(tsr_fsdp *model, tsr__fsdp_param *p, const tsr_tensor *from)
@@ -41,7 +61,9 @@ tsr_status tsr__fsdp_first_values(tsr_fsdp *model, const tsr_fsdp_params *params
         for (int i = 0; i < unit->count; i++) {
             tsr__fsdp_param *p = &model->params[unit->first + i];
             const tsr_tensor *from = tsr__fsdp_given(&params->units[u], i)->tensor;
-            if (from)
+            if (p->blocks != 0)
+                TSR__TRY(copy_blocks(model, p, from));
+            else if (from)
                 TSR__TRY(copy_range(model, p, from));
             else if (unit->layer)
                 TSR__TRY(tsr__layer_initial(unit->layer, i, model->stream, (int64_t)p->range.start,
