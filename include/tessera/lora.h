@@ -43,7 +43,8 @@ typedef enum tsr_lora_target {
     TSR_LORA_O = 8,
     TSR_LORA_GATE = 16,
     TSR_LORA_UP = 32,
-    TSR_LORA_DOWN = 64
+    TSR_LORA_DOWN = 64,
+    TSR_LORA_HEAD = 256 /* not of a head that is the embedding */
 } tsr_lora_target;
 
 typedef struct tsr_lora tsr_lora;
@@ -52,10 +53,14 @@ typedef struct tsr_lora_params {
     size_t struct_size;
     tsr_stack *stack; /* of a training, or of a model (tsr_model_stack); must outlive the adapter */
     const char *name; /* copied; NULL: "default" */
-    unsigned targets; /* of tsr_lora_target; 0: all of them that the model has */
+    unsigned targets; /* of tsr_lora_target; 0: all of q, k, v, o, gate, up, down that it has */
     int rank;         /* r; 0: 8 */
     double alpha;     /* 0: 2 · rank */
     bool rank_stabilised;
+    /* The probability with which an element of x before A is 0 in passes that are followed by a
+     * backward pass; others are divided by 1 − dropout. A head's masks are those of the stack's
+     * last forward pass. The weights of one layer, such as q, k and v, share a mask. */
+    double dropout;
     /* A is uniform in ±1/√in, as in PEFT, drawn from this seed at each element's place in the full
      * matrix, so that it is the same for any number of ranks. B is 0. */
     int64_t seed;
@@ -74,7 +79,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_lora_create(const tsr_lora_params *params, 
 /* Attaches an adapter from files: a PEFT folder (adapter_config.json, adapter_model.safetensors),
  * or a GGUF adapter of llama.cpp (general.type "adapter", adapter.type "lora", tensors
  * NAME.lora_a and NAME.lora_b). Targets, rank and alpha are those of the files; of `params` only
- * stack, name, trainable and scale are used. Each rank reads only its part. Not collective.
+ * stack, name, trainable, scale, dropout and its seed are used. Each rank reads only its part. Not
+ * collective.
  *
  * The files may be hostile. Nothing is attached after an error: TSR_ERR_NOT_FOUND for a file, or
  * for a tensor whose other half is there; TSR_ERR_INVALID for a tensor that the model does not
@@ -110,12 +116,17 @@ TSR_API TSR_NODISCARD tsr_status tsr_lora_add_to(tsr_lora *lora, tsr_optimizer *
  * bit for bit. Must not change between a forward pass and its backward pass. NULL is allowed. */
 TSR_API void tsr_lora_set_enabled(tsr_lora *lora, bool enabled);
 
+/* Adds scale · B A to the weights in memory, and disables the adapter. Errors also, before anything
+ * changes: TSR_ERR_UNSUPPORTED for weights in a block format; TSR_ERR_INVALID for a stack or an
+ * adapter that is sharded, and for an adapter that is not enabled. */
+TSR_API TSR_NODISCARD tsr_status tsr_lora_merge(tsr_lora *lora);
+
 typedef struct tsr_lora_info {
     size_t struct_size;
     const char *name; /* valid as long as the adapter */
     unsigned targets;
     int rank; /* of most weights */
-    double alpha;
+    double alpha, dropout;
     bool rank_stabilised, trainable, enabled;
     uint64_t parameters; /* the elements of A and B of the whole model */
 } tsr_lora_info;

@@ -25,6 +25,7 @@ TSR__ABSENT(tsr_lora_save, tsr_lora *lora, const char *path, tsr_lora_format for
 TSR__ABSENT(tsr_lora_shard, tsr_lora *lora, const tsr_fsdp_params *params)
 TSR__ABSENT(tsr_lora_reshard, tsr_lora *lora, const tsr_fsdp_params *params)
 TSR__ABSENT(tsr_lora_add_to, tsr_lora *lora, tsr_optimizer *optimizer)
+TSR__ABSENT(tsr_lora_merge, tsr_lora *lora)
 void tsr_lora_set_enabled(tsr_lora *lora, bool enabled) { }
 TSR__ABSENT(tsr_lora_get_info, const tsr_lora *lora, tsr_lora_info *out)
 

@@ -79,6 +79,12 @@ bool tsr__adapters_find(tsr_layer *layer, const char *weight, int64_t *inputs, i
  * each other in `parts`. Destroying the set detaches all. */
 tsr_status tsr__adapters_attach(tsr_layer *set, tsr_layer *layer, int count,
                                 const tsr__adapter_part *parts, const uint64_t *seed) TSR_NODISCARD;
+/* Sets the dropout of x before A in the next passes; p 0: none. Passes with the same numbers have
+ * the same masks. */
+void tsr__adapters_set_dropout(tsr_layer *set, float p, uint64_t seed, uint64_t subsequence);
+/* Adds the adapters' products to the weights. Fails before it changes anything if a weight has no
+ * memory or is in a block format. */
+tsr_status tsr__adapters_merge(tsr_layer *set) TSR_NODISCARD;
 /* Passes ignore adapters that are not enabled. */
 void tsr__adapters_enable(tsr_layer *set, bool enabled);
 /* Call one before backward passes, and the other after them: it sums this rank's contributions to

@@ -440,6 +440,288 @@ static run open_plain(const char *base)
     return r;
 }
 
+/* Computes the logits of the recorded prompt: [24, VOCABULARY]; free() them. */
+enum { PROMPT = 24 };
+static float *prompt_logits(run *r)
+{
+    double ids[PROMPT];
+    json_t *list = json_object_get(json_object_get(r->recorded, "prompt"), "ids");
+    for (size_t i = 0; i < PROMPT; i++)
+        ids[i] = json_number_value(json_array_get(list, i));
+    tsr_tensor *x = tensor_of(TSR_I32, 2, (int64_t[]){1, PROMPT}, ids), *hidden = NULL,
+               *logits = NULL;
+    float *out = calloc(PROMPT * VOCABULARY, sizeof *out);
+    CHECK(out, "no memory");
+    OK(tsr_stack_forward(r->stack, x, NULL, NULL, &hidden));
+    OK(tsr_stack_head_forward(r->stack, hidden, NULL, &logits));
+    OK(tsr_stack_gather_logits(r->stack, logits, out));
+    tsr_tensor_destroy(&x);
+    tsr_tensor_destroy(&hidden);
+    tsr_tensor_destroy(&logits);
+    return out;
+}
+
+/* Reads a list of doubles in base64. */
+static void read_doubles(const char *text, double *out, size_t count)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    uint8_t *bytes = (uint8_t *)out;
+    uint32_t bits = 0;
+    int have = 0;
+    for (size_t n = 0; n < count * sizeof *out && *text && *text != '='; text++) {
+        bits = bits << 6 | (uint32_t)(strchr(digits, *text) - digits);
+        have += 6;
+        if (have >= 8)
+            bytes[n++] = (uint8_t)(bits >> (have -= 8));
+    }
+}
+
+static double largest_difference(const float *a, const float *b)
+{
+    double worst = 0;
+    for (int i = 0; i < PROMPT * VOCABULARY; i++)
+        worst = fmax(worst, fabs((double)a[i] - (double)b[i]));
+    return worst;
+}
+
+CASE(lora_merge, "lora: with an adapter, without it, and merged")
+{
+    static double recorded[PROMPT * VOCABULARY];
+    static float want[PROMPT * VOCABULARY];
+    run r = open_plain("lora_base");
+    json_error_t error;
+    r.recorded = json_load_file(FOLDER "lora_trajectory.json", 0, &error);
+    CHECK(r.recorded, "%s", error.text);
+    json_t *logits = json_object_get(json_object_get(r.recorded, "prompt"), "logits");
+    read_doubles(json_string_value(json_object_get(logits, "b64")), recorded, PROMPT * VOCABULARY);
+    for (int i = 0; i < PROMPT * VOCABULARY; i++)
+        want[i] = (float)recorded[i];
+    float *base = prompt_logits(&r);
+    OK(tsr_lora_load(FOLDER "lora_final", tsr_lora_params(.stack = r.stack), &r.lora));
+    float *adapted = prompt_logits(&r);
+    CHECK(largest_difference(adapted, want) < 1e-4, "a logit differs by %g",
+          largest_difference(adapted, want));
+    CHECK(largest_difference(adapted, base) > 0.1, "the adapter changes nothing");
+    tsr_lora_set_enabled(r.lora, false);
+    float *off = prompt_logits(&r);
+    CHECK(memcmp(off, base, PROMPT * VOCABULARY * sizeof *base) == 0,
+          "an adapter that is off changes logits");
+    FAILS(tsr_lora_merge(r.lora), TSR_ERR_INVALID, "lora: adapter 'default' is not enabled");
+    tsr_lora_set_enabled(r.lora, true);
+    OK(tsr_lora_merge(r.lora));
+    float *merged = prompt_logits(&r);
+    CHECK(largest_difference(merged, want) < 1e-4, "after merging, a logit differs by %g",
+          largest_difference(merged, want));
+    float *all[] = {base, adapted, off, merged};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+    finish(&r);
+}
+
+/* Checks the names and the order of rows in a GGUF file against a PEFT file. */
+static void check_gguf(const char *path)
+{
+    tensors gguf = open_tensors(path),
+            peft = open_tensors(FOLDER "lora_final/adapter_model.safetensors");
+    int64_t count, others;
+    float *b = read_tensor(&gguf, "blk.1.attn_k.weight.lora_b", &count),
+          *want = read_tensor(
+              &peft, "base_model.model.model.layers.1.self_attn.k_proj.lora_B.weight", &others);
+    CHECK(count == 32 * 4 && others == count, "%d elements", (int)count);
+    for (int row = 0; row < 32; row++) { /* llama.cpp has adjacent pairs: 16 rows for each head */
+        const int place = row / 16 * 16 + row % 16 % 8 * 2 + row % 16 / 8;
+        CHECK(memcmp(b + place * 4, want + row * 4, 4 * sizeof *b) == 0, "row %d", row);
+    }
+    free(b);
+    free(want);
+    b = read_tensor(&gguf, "blk.0.ffn_down.weight.lora_a", &count);
+    want =
+        read_tensor(&peft, "base_model.model.model.layers.0.mlp.down_proj.lora_A.weight", &others);
+    CHECK(count == others && memcmp(b, want, (size_t)count * sizeof *b) == 0, "lora_a differs");
+    free(b);
+    free(want);
+    close_tensors(&gguf);
+    close_tensors(&peft);
+}
+
+CASE(lora_gguf, "lora: GGUF adapters are written and read as llama.cpp does")
+{
+    run r = open_plain("qlora_base_q8_0/base.gguf");
+    const char *folder = scratch();
+    char path[256], again[256];
+    snprintf(path, sizeof path, "%s/adapter.gguf", folder);
+    OK(tsr_lora_load(FOLDER "lora_final", tsr_lora_params(.stack = r.stack), &r.lora));
+    OK(tsr_lora_save(r.lora, path, TSR_LORA_GGUF, NULL));
+    tsr_lora_destroy(&r.lora);
+    if (ranks > 1)
+        OK(tsr_comm_barrier(world, NULL));
+    check_gguf(path);
+    OK(tsr_lora_load(path, tsr_lora_params(.stack = r.stack), &r.lora));
+    tsr_lora_info info = TSR_INIT(tsr_lora_info);
+    OK(tsr_lora_get_info(r.lora, &info));
+    CHECK(info.alpha == 8 && info.rank == 4 && info.targets == 127 && info.parameters == 8960,
+          "alpha %g, rank %d, targets %u, %d parameters", info.alpha, info.rank, info.targets,
+          (int)info.parameters);
+    snprintf(again, sizeof again, "%s/again", folder);
+    OK(tsr_lora_save(r.lora, again, TSR_LORA_PEFT, NULL));
+    if (ranks > 1)
+        OK(tsr_comm_barrier(world, NULL));
+    snprintf(again, sizeof again, "%s/again/adapter_model.safetensors", folder);
+    compare_tensors(again, FOLDER "lora_final/adapter_model.safetensors", 0);
+    if (my_rank == 0)
+        remove(path);
+    remove_adapter(folder, "again");
+    FAILS(tsr_lora_merge(r.lora), TSR_ERR_UNSUPPORTED,
+          "column_linear layers.0.attention: layers.0.attention.q.weight is q8_0; an "
+          "adapter can be merged into floats only");
+    finish(&r);
+}
+
+/* Mistakes ----------------------------------------------------------------------------------- */
+
+/* A PEFT folder with one module, whose files a case may spoil. */
+typedef struct spoilt {
+    const char *config;          /* members of adapter_config.json, or NULL */
+    const char *name_a, *name_b; /* NULL: the tensor is missing */
+    int rows_a, columns_a, rows_b, columns_b;
+} spoilt;
+
+#define MODULE "base_model.model.model.layers.0.self_attn.q_proj.lora_"
+static const spoilt correct = {
+    "\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 4, \"target_modules\": \"all-linear\"",
+    MODULE "A.weight",
+    MODULE "B.weight",
+    2,
+    64,
+    64,
+    2};
+
+static void write_spoilt(const spoilt *s, const char *folder)
+{
+    char path[256];
+    static float zeros[64 * 64];
+    tsr_checkpoint_entry entries[2];
+    int count = 0;
+    const struct {
+        const char *name;
+        int rows, columns;
+    } halves[] = {{s->name_a, s->rows_a, s->columns_a}, {s->name_b, s->rows_b, s->columns_b}};
+    for (int i = 0; i < 2; i++)
+        if (halves[i].name)
+            entries[count++] =
+                (tsr_checkpoint_entry){.struct_size = sizeof *entries,
+                                       .name = halves[i].name,
+                                       .dtype = TSR_F32,
+                                       .ndim = 2,
+                                       .shape = {halves[i].rows, halves[i].columns},
+                                       .shard_dim = -1,
+                                       .count = (uint64_t)(halves[i].rows * halves[i].columns),
+                                       .data = zeros};
+    snprintf(path, sizeof path, "%s/adapter_model.safetensors", folder);
+    OK(tsr_checkpoint_save(path, NULL, NULL, count, entries, NULL));
+    snprintf(path, sizeof path, "%s/adapter_config.json", folder);
+    FILE *file = fopen(path, "wb");
+    CHECK(file && fprintf(file, "{%s}", s->config) > 0, "%s cannot be written", path);
+    fclose(file);
+}
+
+CASE(lora_mistakes, "lora: mistakes are named, and nothing is attached")
+{
+    if (ranks > 1) {
+        case_skip("one rank reads the same files");
+        return;
+    }
+    run r = open_plain("lora_base");
+    json_error_t error;
+    r.recorded = json_load_file(FOLDER "lora_trajectory.json", 0, &error);
+    const char *folder = scratch();
+    float *base = prompt_logits(&r);
+    tsr_lora_params params = TSR_INIT(tsr_lora_params);
+    params.stack = r.stack;
+#define REFUSED(status, text, ...)                                                                 \
+    do {                                                                                           \
+        spoilt s = correct;                                                                        \
+        __VA_ARGS__;                                                                               \
+        write_spoilt(&s, folder);                                                                  \
+        FAILS(tsr_lora_load(folder, &params, &r.lora), status, text);                              \
+    } while (0)
+    REFUSED(TSR_ERR_NOT_FOUND,
+            "lora: the file has " MODULE "A.weight, but not its other half, " MODULE "B.weight",
+            s.name_b = NULL);
+    REFUSED(TSR_ERR_NOT_FOUND,
+            "lora: the file has " MODULE "B.weight, but not its other half, " MODULE "A.weight",
+            s.name_a = NULL);
+    REFUSED(TSR_ERR_INVALID, "lora: tensor " MODULE "A.weight is [2,32]; the model needs [2,64]",
+            s.columns_a = 32);
+    REFUSED(TSR_ERR_INVALID, "lora: tensor " MODULE "B.weight is [64,3]; the model needs [64,2]",
+            s.columns_b = 3);
+    REFUSED(TSR_ERR_INVALID,
+            "lora: tensor " MODULE "A.weight has rank 3; adapter_config.json says 2", s.rows_a = 3;
+            s.columns_b = 3);
+    REFUSED(TSR_ERR_INVALID,
+            "lora: the model has no weight for the adapter's tensor "
+            "base_model.model.model.layers.2.self_attn.q_proj.lora_A.weight (2 layers of llama)",
+            s.name_a = "base_model.model.model.layers.2.self_attn.q_proj.lora_A.weight";
+            s.name_b = "base_model.model.model.layers.2.self_attn.q_proj.lora_B.weight");
+#define LORA "\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 4"
+    REFUSED(TSR_ERR_UNSUPPORTED,
+            "adapter_config.json: modules_to_save is lm_head, which is not supported",
+            s.config = LORA ", \"modules_to_save\": [\"lm_head\"]");
+    REFUSED(TSR_ERR_UNSUPPORTED, "adapter_config.json: use_dora is true, which is not supported",
+            s.config = LORA ", \"use_dora\": true");
+    REFUSED(TSR_ERR_UNSUPPORTED, "adapter_config.json: bias is all, which is not supported",
+            s.config = LORA ", \"bias\": \"all\"");
+    REFUSED(TSR_ERR_UNSUPPORTED, "adapter_config.json: peft_type is 'IA3'; LORA is supported",
+            s.config = "\"peft_type\": \"IA3\"");
+    REFUSED(TSR_ERR_UNSUPPORTED,
+            "adapter_config.json: rank_pattern has '.*q_proj'; only names of modules are "
+            "supported, not regular expressions",
+            s.config = LORA ", \"rank_pattern\": {\".*q_proj\": 3}");
+    REFUSED(TSR_ERR_INVALID, "adapter_config.json: there is no lora_alpha",
+            s.config = "\"peft_type\": \"LORA\", \"r\": 2");
+#undef REFUSED
+    params.rank = -1;
+    FAILS(tsr_lora_create(&params, &r.lora), TSR_ERR_INVALID,
+          "lora: rank is -1; 1 to 65536 are possible");
+    params.rank = 0;
+    params.dropout = 1;
+    FAILS(tsr_lora_create(&params, &r.lora), TSR_ERR_INVALID,
+          "lora: dropout is 1; 0 <= dropout < 1 is needed");
+    params.dropout = 0;
+    params.targets = 128;
+    FAILS(tsr_lora_create(&params, &r.lora), TSR_ERR_INVALID,
+          "lora: targets is 0x80; of these, 0x17f are possible");
+    float *after = prompt_logits(&r);
+    CHECK(memcmp(after, base, PROMPT * VOCABULARY * sizeof *base) == 0,
+          "an adapter that was refused changes logits");
+
+    /* What the patterns say counts, and comes back. */
+    spoilt s = correct;
+    s.config = LORA ", \"use_rslora\": true, \"rank_pattern\": {\"self_attn.q_proj\": 3}, "
+                    "\"alpha_pattern\": {\"q_proj\": 6}";
+    s.rows_a = s.columns_b = 3;
+    write_spoilt(&s, folder);
+    params.targets = 0;
+    OK(tsr_lora_load(folder, &params, &r.lora));
+    OK(tsr_lora_save(r.lora, folder, TSR_LORA_PEFT, NULL));
+    tsr_lora_destroy(&r.lora);
+    OK(tsr_lora_load(folder, &params, &r.lora));
+    tsr_lora_info info = TSR_INIT(tsr_lora_info);
+    OK(tsr_lora_get_info(r.lora, &info));
+    CHECK(info.rank == 2 && info.alpha == 4 && info.rank_stabilised && info.targets == TSR_LORA_Q &&
+              info.parameters == 3 * 128,
+          "rank %d, alpha %g, targets %u", info.rank, info.alpha, info.targets);
+    char path[256];
+    snprintf(path, sizeof path, "%s/adapter_config.json", folder);
+    remove(path);
+    snprintf(path, sizeof path, "%s/adapter_model.safetensors", folder);
+    remove(path);
+    rmdir(folder);
+    free(base);
+    free(after);
+    finish(&r);
+}
+
 CASE(lora_peft, "lora: PEFT folders are written as they were read")
 {
     run r = open_plain("lora_base");
@@ -454,4 +736,43 @@ CASE(lora_peft, "lora: PEFT folders are written as they were read")
     compare_tensors(path, FOLDER "lora_final/adapter_model.safetensors", 0);
     remove_adapter(folder, "again");
     finish(&r);
+}
+
+/* One pass of a training with dropout: the loss, and the norm of the gradients. */
+static void dropout_pass(run *r, double *loss, double *norm)
+{
+    pass(r);
+    *loss = r->loss;
+    OK(tsr_optimizer_clip(r->optimizer, 1e30F, NULL, norm));
+    OK(tsr_optimizer_zero_grad(r->optimizer));
+}
+
+CASE(lora_dropout, "lora: dropout, and an adapter of the head, with and without recomputation")
+{
+    double losses[2][2], norms[2][2];
+    for (int again = 0; again < 2; again++) {
+        run r = {.grid = {1, 1, ranks, NULL, again == 1, false, false}, .micro_batches = 1};
+        json_error_t error;
+        r.recorded = json_load_file(FOLDER "lora_trajectory.json", 0, &error);
+        r.text = read_text();
+        make_grid(&r);
+        open_base(&r, "lora_base");
+        OK(tsr_lora_create(tsr_lora_params(.stack = r.stack, .trainable = true, .dropout = 0.5,
+                                           .rank = 4, .seed = 7,
+                                           .targets = TSR_LORA_Q | TSR_LORA_DOWN | TSR_LORA_HEAD),
+                           &r.lora));
+        OK(tsr_optimizer_create(tsr_optimizer_params(.stream = queue), &r.optimizer));
+        OK(tsr_lora_add_to(r.lora, r.optimizer));
+        for (int i = 0; i < 2; i++)
+            dropout_pass(&r, &losses[again][i], &norms[again][i]);
+        /* B is 0, so that masks change gradients only. */
+        check_relative("the second loss", 0, losses[again][1], losses[again][0], 1e-6);
+        CHECK(norms[again][0] > 0 &&
+                  fabs(norms[again][1] - norms[again][0]) > 1e-3 * norms[again][0],
+              "the norms are %g and %g: both passes have the same mask", norms[again][0],
+              norms[again][1]);
+        finish(&r);
+    }
+    for (int i = 0; i < 2; i++)
+        check_relative("the norm with recomputation", i, norms[1][i], norms[0][i], 1e-5);
 }

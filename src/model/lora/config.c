@@ -226,8 +226,9 @@ static void print_config(const void *user, tsr__json_writer *w)
                        "  \"base_model_name_or_path\": null,\n  \"inference_mode\": true,\n");
     tsr__json_print(w, "  \"r\": %d,\n  \"lora_alpha\": ", lora->rank);
     tsr__json_print_real(w, lora->alpha);
-    tsr__json_print(w, ",\n  \"lora_dropout\": 0.0,\n  \"use_rslora\": %s,\n",
-                    lora->rank_stabilised ? "true" : "false");
+    tsr__json_print(w, ",\n  \"lora_dropout\": ");
+    tsr__json_print_real(w, lora->dropout);
+    tsr__json_print(w, ",\n  \"use_rslora\": %s,\n", lora->rank_stabilised ? "true" : "false");
     tsr__json_print(w, "  \"use_dora\": false,\n  \"bias\": \"none\",\n  \"fan_in_fan_out\": %s,\n",
                     lora->stack->family->hf_transposed ? "true" : "false");
     tsr__json_print(w, "  \"init_lora_weights\": true,\n  \"modules_to_save\": null,\n"

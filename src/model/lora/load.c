@@ -159,9 +159,10 @@ static tsr_status find_modules(loading *l)
     l->is_used = tsr__calloc((size_t)count, sizeof *l->is_used);
     if (!l->is_used)
         return TSR_ERR_NO_MEMORY;
-    for (int layer = 0; layer < lora->stack->config->layers; layer++)
+    const int layers = lora->stack->config->layers;
+    for (int i = 0; i <= layers; i++)
         for (int t = 0; t < TSR__LORA_TARGETS; t++)
-            TSR__TRY(find_module(l, layer, t));
+            TSR__TRY(find_module(l, i < layers ? i : -1, t));
     for (uint64_t i = 0; i < count; i++)
         TSR__REQUIRE(l->is_used[i],
                      "lora: the model has no weight for the adapter's tensor %s (%d layers of %s)",
@@ -204,7 +205,7 @@ static tsr_status read_module(loading *l, tsr__weight_reader *reader, const tsr_
     const tsr_parameter *a = NULL, *b = NULL;
     char name[TSR__LORA_NAME];
     tsr__lora_place place;
-    if (m->layer < s->first_layer || m->layer >= s->first_layer + s->layer_count)
+    if (!tsr__lora_layer(s, m->layer))
         return TSR_OK;
     TSR__TRY(tsr__lora_parameter_name(s, m, 'A', name));
     TSR__TRY(tsr_layer_find_parameter(l->lora->adapter.layer, name, &a));
@@ -250,7 +251,7 @@ tsr_status tsr_lora_load(const char *path, const tsr_lora_params *params, tsr_lo
                  : params ? "out"
                           : "params");
     TSR__TAKE(tsr_lora_params, params);
-    TSR__REQUIRE(params->stack, "lora: stack is NULL");
+    TSR__TRY(tsr__lora_check(params));
     loading *l = tsr__calloc(1, sizeof *l);
     if (!l)
         return TSR_ERR_NO_MEMORY;

@@ -11,6 +11,8 @@
 
 #define USUAL_RANK 8
 #define MAX_RANK 65536
+/* What PEFT calls all linear layers: all except the head. */
+#define USUAL_TARGETS (TSR_LORA_HEAD - 1U)
 
 /* Creating ----------------------------------------------------------------------------------- */
 
@@ -23,6 +25,8 @@ tsr_status tsr__lora_new(const tsr_lora_params *params, tsr_lora **out)
     lora->scale = tsr__given_double(params->scale, 1);
     lora->stack = params->stack;
     lora->trainable = params->trainable;
+    lora->dropout = params->dropout;
+    lora->seed = params->seed;
     lora->name = tsr__strdup(params->name ? params->name : "default");
     if (!lora->name) {
         tsr__free(lora);
@@ -32,8 +36,8 @@ tsr_status tsr__lora_new(const tsr_lora_params *params, tsr_lora **out)
     return TSR_OK;
 }
 
-/* Attaches the modules of one block, which follow each other from `first` on. */
-static tsr_status attach_block(tsr_lora *lora, tsr_layer *set, const uint64_t *seed, size_t first,
+/* Attaches the modules of one layer, which follow each other from `first` on. */
+static tsr_status attach_layer(tsr_lora *lora, tsr_layer *set, const uint64_t *seed, size_t first,
                                size_t count)
 {
     const tsr__lora_module *modules = &lora->modules[first];
@@ -42,15 +46,16 @@ static tsr_status attach_block(tsr_lora *lora, tsr_layer *set, const uint64_t *s
     for (size_t i = 0; i < count; i++) {
         TSR__TRY(tsr__lora_parameter_name(lora->stack, &modules[i], 'A', names[i][0]));
         TSR__TRY(tsr__lora_parameter_name(lora->stack, &modules[i], 'B', names[i][1]));
+        const char *ours = tsr__lora_targets[modules[i].target].ours;
         parts[i] =
-            (tsr__adapter_part){.weight = tsr__lora_targets[modules[i].target].ours,
+            (tsr__adapter_part){.weight = modules->layer < 0 ? "weight" : ours,
                                 .name_a = names[i][0],
                                 .name_b = names[i][1],
                                 .rank = modules[i].rank,
                                 .scale = (float)lora->scale * tsr__lora_scale(lora, &modules[i])};
     }
-    return tsr__adapters_attach(set, lora->stack->blocks[modules->layer - lora->stack->first_layer],
-                                (int)count, parts, seed);
+    return tsr__adapters_attach(set, tsr__lora_layer(lora->stack, modules->layer), (int)count,
+                                parts, seed);
 }
 
 static tsr_status attach_blocks(tsr_lora *lora, tsr_layer *set, const uint64_t *seed)
@@ -61,8 +66,8 @@ static tsr_status attach_blocks(tsr_lora *lora, tsr_layer *set, const uint64_t *
         size_t next = i;
         while (next < lora->module_count && lora->modules[next].layer == layer)
             next++;
-        if (layer >= s->first_layer && layer < s->first_layer + s->layer_count)
-            TSR__TRY(attach_block(lora, set, seed, i, next - i));
+        if (tsr__lora_layer(s, layer))
+            TSR__TRY(attach_layer(lora, set, seed, i, next - i));
         i = next;
     }
     return TSR_OK;
@@ -75,6 +80,10 @@ tsr_status tsr__lora_attach(tsr_lora *lora, const uint64_t *seed)
     TSR__TRY(tsr__adapters_create(s->group, lora->name, lora->trainable, &lora->adapter.layer));
     TSR__TRY(attach_blocks(lora, lora->adapter.layer, seed));
     lora->adapter.is_enabled = true;
+    lora->adapter.has_head =
+        lora->module_count > 0 && lora->modules[lora->module_count - 1].layer < 0;
+    lora->adapter.dropout = (float)lora->dropout;
+    lora->adapter.dropout_seed = (uint64_t)lora->seed;
     while (*at)
         at = &(*at)->next;
     *at = &lora->adapter;
@@ -88,27 +97,34 @@ void tsr__lora_freeze(const tsr_lora *lora)
         tsr__stack_freeze(lora->stack);
 }
 
-static tsr_status check_params(const tsr_lora_params *p)
+tsr_status tsr__lora_check(const tsr_lora_params *p)
 {
     TSR__REQUIRE(p->stack, "lora: stack is NULL");
     TSR__REQUIRE(p->rank >= 0 && p->rank <= MAX_RANK, "lora: rank is %d; 1 to %d are possible",
                  p->rank, MAX_RANK);
     TSR__REQUIRE(isfinite(p->alpha) && p->alpha >= 0,
                  "lora: alpha is %g; a number above 0 is needed", p->alpha);
-    TSR__REQUIRE(p->targets < 1U << TSR__LORA_TARGETS, "lora: targets is 0x%x; 0x%x has all",
-                 p->targets, (1U << TSR__LORA_TARGETS) - 1);
+    TSR__REQUIRE(p->dropout >= 0 && p->dropout < 1,
+                 "lora: dropout is %g; 0 <= dropout < 1 is needed", p->dropout);
+    unsigned known = 0;
+    for (int t = 0; t < TSR__LORA_TARGETS; t++)
+        known |= tsr__lora_targets[t].flag;
+    TSR__REQUIRE(!(p->targets & ~known), "lora: targets is 0x%x; of these, 0x%x are possible",
+                 p->targets, known);
     return TSR_OK;
 }
 
 /* Lists the modules that `targets` asks for. */
 static tsr_status add_modules(tsr_lora *lora, unsigned targets)
 {
+    const unsigned wanted = targets == 0 ? USUAL_TARGETS : targets;
+    const int layers = lora->stack->config->layers;
     unsigned found = 0;
-    for (int layer = 0; layer < lora->stack->config->layers; layer++)
+    for (int i = 0; i <= layers; i++)
         for (int t = 0; t < TSR__LORA_TARGETS; t++) {
             bool added = false;
-            if (targets == 0 || targets & tsr__lora_targets[t].flag)
-                TSR__TRY(tsr__lora_add_module(lora, layer, t, &added));
+            if (wanted & tsr__lora_targets[t].flag)
+                TSR__TRY(tsr__lora_add_module(lora, i < layers ? i : -1, t, &added));
             found |= added ? tsr__lora_targets[t].flag : 0;
         }
     for (int t = 0; t < TSR__LORA_TARGETS; t++)
@@ -123,7 +139,7 @@ tsr_status tsr_lora_create(const tsr_lora_params *params, tsr_lora **out)
     tsr_lora *lora = NULL;
     TSR__REQUIRE(params && out, "lora: %s is NULL", params ? "out" : "params");
     TSR__TAKE(tsr_lora_params, params);
-    TSR__TRY(check_params(params));
+    TSR__TRY(tsr__lora_check(params));
     TSR__TRY(tsr__lora_new(params, &lora));
     lora->rank = params->rank > 0 ? params->rank : USUAL_RANK;
     lora->alpha = params->alpha > 0 ? params->alpha : 2.0 * lora->rank;
@@ -170,6 +186,18 @@ void tsr_lora_set_enabled(tsr_lora *lora, bool enabled)
     tsr__adapters_enable(lora->adapter.layer, enabled);
 }
 
+tsr_status tsr_lora_merge(tsr_lora *lora)
+{
+    TSR__REQUIRE(lora, "lora: lora is NULL");
+    TSR__REQUIRE(lora->adapter.is_enabled, "lora: adapter '%s' is not enabled", lora->name);
+    TSR__REQUIRE(!lora->stack->sharded && !lora->adapter.sharded,
+                 "lora: adapter '%s' cannot be merged, because %s sharded", lora->name,
+                 lora->stack->sharded ? "the stack is" : "it is");
+    TSR__TRY(tsr__adapters_merge(lora->adapter.layer));
+    tsr_lora_set_enabled(lora, false);
+    return TSR_OK;
+}
+
 static tsr_status check_trainable(const tsr_lora *lora)
 {
     TSR__REQUIRE(lora, "lora: lora is NULL");
@@ -189,6 +217,9 @@ static tsr_status divide(tsr_lora *lora, const tsr_fsdp_params *params, bool is_
     lora->data = params->group ? params->group : tsr_group_default();
     own.unit_count = 1;
     own.units = tsr_fsdp_unit(.layer = lora->adapter.layer);
+    TSR__REQUIRE(lora->data, "lora: there is no group, and no default group");
+    /* Data ranks have other rows, which need masks of their own. */
+    lora->adapter.dropout_seed = (uint64_t)lora->seed ^ (uint64_t)tsr_group_rank(lora->data) << 40;
     return is_new ? tsr_fsdp_create(&own, &lora->adapter.sharded)
                   : tsr_fsdp_rebuild(&own, &lora->adapter.sharded);
 }
@@ -216,6 +247,7 @@ tsr_status tsr_lora_get_info(const tsr_lora *lora, tsr_lora_info *out)
     tsr_lora_info info = {.name = lora->name,
                           .rank = lora->rank,
                           .alpha = lora->alpha,
+                          .dropout = lora->dropout,
                           .rank_stabilised = lora->rank_stabilised,
                           .trainable = lora->trainable,
                           .enabled = lora->adapter.is_enabled};

@@ -14,7 +14,7 @@
 #include "model/weights/weights.h"
 #include "tessera/lora.h"
 
-#define TSR__LORA_TARGETS 7
+#define TSR__LORA_TARGETS 8
 
 /* A weight that can have an adapter. */
 typedef struct tsr__lora_target_name {
@@ -24,7 +24,7 @@ typedef struct tsr__lora_target_name {
 extern const tsr__lora_target_name tsr__lora_targets[TSR__LORA_TARGETS];
 
 typedef struct tsr__lora_module {
-    int layer, target; /* target: an index of tsr__lora_targets */
+    int layer, target; /* layer: −1 for the head; target: an index of tsr__lora_targets */
     int64_t inputs, outputs, rank;
     double alpha;
 } tsr__lora_module;
@@ -36,11 +36,20 @@ struct tsr_lora {
     tsr_group *data;            /* the group over which the parameters are sharded */
     bool is_attached, trainable, rank_stabilised;
     int rank;
-    double alpha;
+    double alpha, dropout;
+    int64_t seed;
     double scale; /* of tsr_lora_params */
     size_t module_count, module_capacity;
-    tsr__lora_module *modules; /* of the whole model, layer by layer, in the order of the targets */
+    tsr__lora_module *modules; /* of the whole model, layer by layer, in the order of the targets;
+                                * the head comes last */
 };
+
+/* Returns the layer of this stage that has the modules of a layer of the model, −1: of the head; or
+ * NULL. */
+static inline tsr_layer *tsr__lora_layer(const tsr_stack *stack, int layer)
+{
+    return layer < 0 ? stack->head : tsr_stack_block(stack, layer - stack->first_layer);
+}
 
 /* modules.c */
 
@@ -67,7 +76,9 @@ void tsr__lora_file_name(const tsr__lora_place *place, bool gguf, char which,
                          char out[TSR__LORA_NAME]);
 float tsr__lora_scale(const tsr_lora *lora, const tsr__lora_module *module);
 
-/* lora.c: Creates an adapter without modules, and attaches it to the layers once it has them.
+/* lora.c: Checks params. */
+tsr_status tsr__lora_check(const tsr_lora_params *params) TSR_NODISCARD;
+/* Creates an adapter without modules, and attaches it to the layers once it has them.
  * Without a seed, A and B have no values yet. */
 tsr_status tsr__lora_new(const tsr_lora_params *params, tsr_lora **out) TSR_NODISCARD;
 tsr_status tsr__lora_attach(tsr_lora *lora, const uint64_t *seed) TSR_NODISCARD;

@@ -14,7 +14,7 @@ const tsr__lora_target_name tsr__lora_targets[TSR__LORA_TARGETS] = {
     {TSR_LORA_Q, "attention.q.weight"}, {TSR_LORA_K, "attention.k.weight"},
     {TSR_LORA_V, "attention.v.weight"}, {TSR_LORA_O, "attention.o.weight"},
     {TSR_LORA_GATE, "mlp.gate.weight"}, {TSR_LORA_UP, "mlp.up.weight"},
-    {TSR_LORA_DOWN, "mlp.down.weight"},
+    {TSR_LORA_DOWN, "mlp.down.weight"}, {TSR_LORA_HEAD, "head.weight"},
 };
 
 tsr_status tsr__lora_add_module(tsr_lora *lora, int layer, int target, bool *added)
@@ -24,7 +24,7 @@ tsr_status tsr__lora_add_module(tsr_lora *lora, int layer, int target, bool *add
     tsr__parameter p;
     *added = false;
     for (int i = 0; tsr__weights_parameter(config, layer, i, &p); i++) {
-        if (strcmp(p.ours, tsr__lora_targets[target].ours) != 0)
+        if (strcmp(p.ours, tsr__lora_targets[target].ours) != 0 || p.experts > 0)
             continue;
         TSR__TRY(tsr__grow(&modules, &lora->module_capacity, lora->module_count + 1,
                            sizeof *lora->modules));

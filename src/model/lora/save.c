@@ -95,15 +95,15 @@ static tsr_status save_half(saving *s, const tsr__lora_module *m, char which)
 static tsr_status gather_modules(saving *s)
 {
     const tsr_lora *lora = s->lora;
-    const int first = lora->stack->first_layer, end = first + lora->stack->layer_count;
     for (size_t i = 0; i < lora->module_count;) {
         const int layer = lora->modules[i].layer;
         size_t next = i;
         while (next < lora->module_count && lora->modules[next].layer == layer)
             next++;
-        for (size_t j = i; layer >= first && layer < end && j < next; j++)
+        const bool is_here = tsr__lora_layer(lora->stack, layer) != NULL;
+        for (size_t j = i; is_here && j < next; j++)
             TSR__TRY(save_half(s, &lora->modules[j], 'A'));
-        for (size_t j = i; layer >= first && layer < end && j < next; j++)
+        for (size_t j = i; is_here && j < next; j++)
             TSR__TRY(save_half(s, &lora->modules[j], 'B'));
         i = next;
     }

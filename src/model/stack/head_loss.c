@@ -203,9 +203,14 @@ static tsr_status run_all(head_loss *h, const tsr_tensor *hidden, const tsr_tens
 {
     tsr_stack *s = h->stack;
     const tsr_pass pass = dhidden ? TSR_PASS_BACKWARD : TSR_PASS_FORWARD;
+    const tsr__adapter_pass adapters = {
+        .pass = pass, .is_head = true, .trained = dhidden ? s->trained_passes : 0};
     TSR__TRY(flatten(h, hidden, dhidden));
-    TSR__TRY(tsr__stack_begin(s, s->head, s->units.head, pass));
-    return tsr__stack_end(s, s->head, s->units.head, run_chunks(h));
+    TSR__TRY(tsr__stack_adapters_begin(s, &adapters));
+    tsr_status status = tsr__stack_begin(s, s->head, s->units.head, pass);
+    if (status == TSR_OK)
+        status = tsr__stack_end(s, s->head, s->units.head, run_chunks(h));
+    return tsr__stack_adapters_end(s, &adapters, status);
 }
 
 static int64_t first_class_of(const tsr_stack *s)

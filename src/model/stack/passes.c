@@ -10,7 +10,8 @@ struct tsr_stack_saved {
     tsr_layer_saved **blocks; /* [block_count] */
     int block_count;
     tsr_tensor
-        *positions; /* of tokens in packed rows, if the stage has learned positions; or NULL */
+        *positions;   /* of tokens in packed rows, if the stage has learned positions; or NULL */
+    uint64_t trained; /* the number of the pass, for dropout of adapters */
 };
 
 void tsr_stack_saved_destroy(tsr_stack_saved **saved)
@@ -268,9 +269,12 @@ static tsr_status forward_layers(tsr_stack *s, const tsr_tensor *x, const tsr__d
 static tsr_status forward(tsr_stack *s, const tsr_tensor *x, const tsr__documents *documents,
                           tsr_stack_saved *saved, tsr_tensor **features)
 {
-    TSR__TRY(tsr__stack_adapters_begin(s, TSR_PASS_FORWARD));
-    return tsr__stack_adapters_end(s, TSR_PASS_FORWARD,
-                                   forward_layers(s, x, documents, saved, features));
+    if (saved)
+        saved->trained = ++s->trained_passes;
+    const tsr__adapter_pass pass = {.pass = TSR_PASS_FORWARD,
+                                    .trained = saved ? saved->trained : 0};
+    TSR__TRY(tsr__stack_adapters_begin(s, &pass));
+    return tsr__stack_adapters_end(s, &pass, forward_layers(s, x, documents, saved, features));
 }
 
 static tsr_status forward_packed(tsr_stack *s, const tsr_tensor *x, const int32_t *starts,
@@ -330,9 +334,9 @@ static tsr_status cached_layers(tsr_stack *s, const tsr_tensor *x, tsr_kv_cache 
 static tsr_status forward_cached(tsr_stack *s, const tsr_tensor *x, tsr_kv_cache *cache,
                                  bool leaves, tsr_tensor **features)
 {
-    TSR__TRY(tsr__stack_adapters_begin(s, TSR_PASS_FORWARD));
-    return tsr__stack_adapters_end(s, TSR_PASS_FORWARD,
-                                   cached_layers(s, x, cache, leaves, features));
+    const tsr__adapter_pass pass = {.pass = TSR_PASS_FORWARD};
+    TSR__TRY(tsr__stack_adapters_begin(s, &pass));
+    return tsr__stack_adapters_end(s, &pass, cached_layers(s, x, cache, leaves, features));
 }
 
 tsr_status tsr__stack_blocks_cached(tsr_stack *s, const tsr_tensor *x, tsr_kv_cache *cache,
@@ -400,8 +404,9 @@ static tsr_status backward_layers(tsr_stack *s, const tsr_stack_saved *saved, ts
 
 static tsr_status backward(tsr_stack *s, const tsr_stack_saved *saved, tsr_tensor **d)
 {
-    TSR__TRY(tsr__stack_adapters_begin(s, TSR_PASS_BACKWARD));
-    return tsr__stack_adapters_end(s, TSR_PASS_BACKWARD, backward_layers(s, saved, d));
+    const tsr__adapter_pass pass = {.pass = TSR_PASS_BACKWARD, .trained = saved->trained};
+    TSR__TRY(tsr__stack_adapters_begin(s, &pass));
+    return tsr__stack_adapters_end(s, &pass, backward_layers(s, saved, d));
 }
 
 tsr_status tsr_stack_backward(tsr_stack *s, const tsr_stack_saved *saved, const tsr_tensor *dy,
@@ -477,6 +482,38 @@ tsr_status tsr__stack_finish_logits_grad(tsr_stack *s, const tsr_layer_saved *sa
     return status;
 }
 
+/* The head's layer, with its adapters. Their dropout is that of the last forward pass. */
+static tsr_status head_forward(tsr_stack *s, const tsr_tensor *hidden, tsr_layer_saved **saved,
+                               tsr_tensor **logits)
+{
+    const tsr__adapter_pass pass = {
+        .pass = TSR_PASS_FORWARD, .is_head = true, .trained = saved ? s->trained_passes : 0};
+    TSR__TRY(tsr__stack_adapters_begin(s, &pass));
+    const tsr_status status = tsr__stack_adapters_end(
+        s, &pass, layer_forward(s, s->head, s->units.head, hidden, saved, logits));
+    if (status != TSR_OK) {
+        tsr_tensor_destroy(logits);
+        tsr_layer_saved_destroy(saved);
+    }
+    return status;
+}
+
+static tsr_status head_backward(tsr_stack *s, const tsr_layer_saved *saved, const tsr_tensor *dy,
+                                tsr_tensor **dhidden)
+{
+    const tsr__adapter_pass pass = {
+        .pass = TSR_PASS_BACKWARD, .is_head = true, .trained = s->trained_passes};
+    tsr_tensor *made = NULL;
+    TSR__TRY(tsr__stack_adapters_begin(s, &pass));
+    const tsr_status status = tsr__stack_adapters_end(
+        s, &pass, layer_backward(s, s->head, s->units.head, saved, dy, &made));
+    if (status == TSR_OK)
+        *dhidden = made;
+    else
+        tsr_tensor_destroy(&made);
+    return status;
+}
+
 tsr_status tsr_stack_head_forward(tsr_stack *s, const tsr_tensor *hidden, tsr_layer_saved **saved,
                                   tsr_tensor **logits)
 {
@@ -487,7 +524,7 @@ tsr_status tsr_stack_head_forward(tsr_stack *s, const tsr_tensor *hidden, tsr_la
     TSR__REQUIRE(s->is_last, "stack: only the last stage has the head");
     tsr_tensor *made = NULL;
     tsr_layer_saved *kept = NULL;
-    TSR__TRY(layer_forward(s, s->head, s->units.head, hidden, saved ? &kept : NULL, &made));
+    TSR__TRY(head_forward(s, hidden, saved ? &kept : NULL, &made));
     const tsr_status status = tsr__stack_finish_logits(s, kept, made);
     if (status != TSR_OK) {
         tsr_tensor_destroy(&made);
@@ -531,10 +568,10 @@ tsr_status tsr_stack_head_backward(tsr_stack *s, const tsr_layer_saved *saved,
     TSR__REQUIRE(s->is_last, "stack: only the last stage has the head");
     TSR__TRY(tsr__stack_check_backward(s));
     if (!tsr__stack_finishes_logits(s))
-        return layer_backward(s, s->head, s->units.head, saved, dlogits, dhidden);
+        return head_backward(s, saved, dlogits, dhidden);
     tsr_tensor *d = NULL;
     TSR__TRY(tsr__stack_finish_logits_grad(s, saved, dlogits, &d));
-    const tsr_status status = layer_backward(s, s->head, s->units.head, saved, d, dhidden);
+    const tsr_status status = head_backward(s, saved, d, dhidden);
     tsr_tensor_destroy(&d);
     return status;
 }

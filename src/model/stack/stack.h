@@ -19,9 +19,12 @@ typedef struct tsr__stack_units {
 
 /* The adapters that one tsr_lora has attached to a stack's layers. */
 typedef struct tsr__stack_adapter {
-    tsr_layer *layer;  /* their parameters: a set of tsr__adapters_create */
-    tsr_fsdp *sharded; /* where the parameters are, as its only unit; NULL: in the layer */
-    bool is_enabled;
+    tsr_layer *layer;          /* their parameters: a set of tsr__adapters_create */
+    tsr_fsdp *sharded;         /* where the parameters are, as its only unit; NULL: in the layer */
+    bool is_enabled, has_head; /* has_head: the head has an adapter */
+    /* dropout of x before A in passes that are followed by a backward pass */
+    float dropout;
+    uint64_t dropout_seed;
     struct tsr__stack_adapter *next;
 } tsr__stack_adapter;
 
@@ -49,6 +52,7 @@ struct tsr_stack {
     tsr__stack_units units;
     const char *elsewhere[2];     /* see tsr_stack_info */
     tsr__stack_adapter *adapters; /* they belong to their tsr_lora */
+    uint64_t trained_passes;      /* forward passes followed by backward passes, for dropout */
 };
 
 /* create.c */
@@ -143,10 +147,16 @@ tsr_status tsr__stack_end(tsr_stack *stack, tsr_layer *layer, int unit,
                           tsr_status pass) TSR_NODISCARD;
 
 /* adapters.c: brings the parameters of all adapters into memory for a pass, and ends it with the
- * pass's status, which it returns if that is an error. After a backward pass, sums gradients of
- * parameters that all ranks have. */
-tsr_status tsr__stack_adapters_begin(tsr_stack *stack, tsr_pass pass) TSR_NODISCARD;
-tsr_status tsr__stack_adapters_end(tsr_stack *stack, tsr_pass pass,
+ * pass's status, which it returns if that is an error. `trained` is the number of a pass of a
+ * training, otherwise 0. After a backward pass, sums gradients of parameters that all ranks have.
+ * Passes of the head do nothing if the head has no adapter. */
+typedef struct tsr__adapter_pass {
+    tsr_pass pass;
+    bool is_head;
+    uint64_t trained;
+} tsr__adapter_pass;
+tsr_status tsr__stack_adapters_begin(tsr_stack *stack, const tsr__adapter_pass *pass) TSR_NODISCARD;
+tsr_status tsr__stack_adapters_end(tsr_stack *stack, const tsr__adapter_pass *pass,
                                    tsr_status status) TSR_NODISCARD;
 /* Returns whether all layers are frozen. */
 bool tsr__stack_is_frozen(const tsr_stack *stack);

@@ -65,7 +65,36 @@ static tsr_status join(const tsr__adapter *adapter, tsr__temps *temps, tsr_tenso
     return tsr__temp_keep(temps, *out);
 }
 
-/* *h [m,ranks] = x2 Aᵀ of all parts. */
+/* y2 = dropout of x2 [m,k], the columns of x that this rank has. A column-parallel layer has all of
+ * them. The mask of an element depends on its place in x, not on the ranks. */
+static tsr_status drop(const tsr__adapter *adapter, tsr_tensor *y2, const tsr_tensor *x2)
+{
+    const tsr__row_linear *row = (const tsr__row_linear *)adapter->target;
+    const int64_t strides[2] = {adapter->target->input_size, 1};
+    const tsr_random_params params = {
+        .struct_size = sizeof params,
+        .seed = adapter->dropout->seed,
+        .subsequence = adapter->dropout->subsequence ^ adapter->mask,
+        .offset = adapter->is_row ? (uint64_t)row->weight_division.first : 0,
+        .index_strides = strides};
+    return tsr_dropout(adapter->base.stream, y2, x2, adapter->dropout->p, &params);
+}
+
+/* Gets the operand of A: x2, or a tensor with its dropout. */
+static tsr_status dropped(const tsr__adapter *adapter, tsr__temps *temps, const tsr_tensor *x2,
+                          const tsr_tensor **out)
+{
+    const tsr_layout *layout = tsr_tensor_layout(x2);
+    tsr_tensor *made;
+    *out = x2;
+    if (adapter->dropout->p == 0)
+        return TSR_OK;
+    TSR__TRY(tsr__temp_new(temps, layout->dtype, 2, layout->shape, &made));
+    *out = made;
+    return drop(adapter, made, x2);
+}
+
+/* *h [m,ranks] = x2 Aᵀ of all parts. x2 has had its dropout. */
 static tsr_status project(const tsr__adapter *adapter, tsr__temps *temps, const tsr_tensor *x2,
                           tsr_tensor **h)
 {
@@ -91,6 +120,7 @@ static tsr_status add_terms(const tsr__adapter *adapter, tsr__temps *temps, cons
                             tsr__adapter_terms *terms)
 {
     tsr_tensor *all, *h, *b;
+    TSR__TRY(dropped(adapter, temps, x2, &x2));
     TSR__TRY(project(adapter, temps, x2, &all));
     for (int i = 0; i < adapter->count; i++) {
         tsr__adapter_term *term = &terms->term[terms->count];
@@ -211,21 +241,34 @@ static tsr_status project_back(const tsr__adapter *adapter, tsr__temps *temps,
     return TSR_OK;
 }
 
-static tsr_status add_input_grad(const tsr__adapter *adapter, tsr__temps *temps,
-                                 const tsr_tensor *dh, tsr_tensor *dx2)
+/* dx2 += dh A of all parts, or overwrites dx2 if `adds` is false. */
+static tsr_status multiply_back(const tsr__adapter *adapter, tsr__temps *temps,
+                                const tsr_tensor *dh, bool adds, tsr_tensor *dx2)
 {
     tsr_stream *stream = adapter->base.stream;
     tsr_tensor *joint, *columns;
     TSR__TRY(join(adapter, temps, &joint));
     if (joint)
-        return tsr_matmul(stream, dx2, dh, joint, tsr_matmul_params(.accumulate = true));
+        return tsr_matmul(stream, dx2, dh, joint, tsr_matmul_params(.accumulate = adds));
     for (int i = 0; i < adapter->a_count; i++) {
         TSR__TRY(
             tsr__temp_slice(temps, dh, 1, adapter->part[i].first, adapter->part[i].rank, &columns));
         TSR__TRY(tsr_matmul(stream, dx2, columns, parameter_a(adapter, i)->seen.tensor,
-                            tsr_matmul_params(.accumulate = true)));
+                            tsr_matmul_params(.accumulate = adds || i > 0)));
     }
     return TSR_OK;
+}
+
+static tsr_status add_input_grad(const tsr__adapter *adapter, tsr__temps *temps,
+                                 const tsr_tensor *dh, tsr_tensor *dx2)
+{
+    tsr_tensor *own;
+    if (adapter->dropout->p == 0)
+        return multiply_back(adapter, temps, dh, true, dx2);
+    TSR__TRY(tsr__temp_new(temps, TSR_F32, 2, tsr_tensor_layout(dx2)->shape, &own));
+    TSR__TRY(multiply_back(adapter, temps, dh, false, own));
+    TSR__TRY(drop(adapter, own, own));
+    return tsr_axpy(adapter->base.stream, dx2, 1, own);
 }
 
 static tsr_status add_parameter_grads(tsr__adapter *adapter, tsr__temps *temps,
@@ -233,6 +276,7 @@ static tsr_status add_parameter_grads(tsr__adapter *adapter, tsr__temps *temps,
                                       const tsr_tensor *x2)
 {
     tsr_tensor *all, *h, *dy, *columns;
+    TSR__TRY(dropped(adapter, temps, x2, &x2));
     TSR__TRY(project(adapter, temps, x2, &all));
     for (int i = 0; i < adapter->count; i++) {
         const tsr__adapted *part = &adapter->part[i];

@@ -23,6 +23,12 @@ typedef struct tsr__adapted {
     float scale;
 } tsr__adapted;
 
+/* The dropout of x before A in passes of a training. p 0: none. */
+typedef struct tsr__adapter_dropout {
+    float p;
+    uint64_t seed, subsequence;
+} tsr__adapter_dropout;
+
 /* The adapters of one linear layer that belong together. Its parameters are the A of all parts, and
  * then the B of all parts. */
 struct tsr__adapter {
@@ -31,8 +37,10 @@ struct tsr__adapter {
     bool is_row, enabled;
     int count, a_count; /* of the parts, and of the matrices A: 1 if all parts have the same one */
     tsr__adapted part[TSR__MAX_ADAPTED];
-    int64_t ranks;             /* the sum of the ranks of all A */
-    struct tsr__adapter *next; /* the next one of the same layer */
+    int64_t ranks;                       /* the sum of the ranks of all A */
+    const tsr__adapter_dropout *dropout; /* of the set */
+    uint64_t mask;                       /* makes the layer's masks differ from those of others */
+    struct tsr__adapter *next;           /* the next one of the same layer */
     /* [parameters]: contributions to gradients; NULL if the rank computes the gradient itself */
     tsr_tensor *contribution[2 * TSR__MAX_ADAPTED];
 };

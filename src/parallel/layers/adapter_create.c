@@ -5,7 +5,9 @@
 
 #include <string.h>
 
+#include "base/hash.h"
 #include "parallel/internal.h"
+#include "tensor/dtype.h"
 
 /* Gradients of parameters that all ranks have ------------------------------------------------ */
 
@@ -15,6 +17,7 @@ typedef struct adapters {
     /* The contributions of this rank to gradients of parameters that every rank has; NULL if there
      * are none */
     tsr_tensor *contributions;
+    tsr__adapter_dropout dropout;
 } adapters;
 
 static int64_t elements_of(const tsr_parameter *seen)
@@ -141,6 +144,58 @@ void tsr__adapters_enable(tsr_layer *layer, bool enabled)
         ((tsr__adapter *)layer->child[i])->enabled = enabled;
 }
 
+void tsr__adapters_set_dropout(tsr_layer *layer, float p, uint64_t seed, uint64_t subsequence)
+{
+    ((adapters *)layer)->dropout = (tsr__adapter_dropout){p, seed, subsequence};
+}
+
+/* Merging ------------------------------------------------------------------------------------ */
+
+/* The weight that a part belongs to. */
+static tsr__layer_parameter *weight_of(const tsr__adapter *adapter, int part)
+{
+    const tsr__linear *target = adapter->target;
+    return target->base
+        .parameter[adapter->is_row ? 0
+                                   : tsr__block_parameter((const tsr__column_linear *)target,
+                                                          adapter->part[part].block, TSR__WEIGHT)];
+}
+
+static tsr_status check_merge(const tsr__adapter *adapter, int part)
+{
+    const tsr__layer_parameter *weight = weight_of(adapter, part);
+    TSR__REQUIRE(weight->seen.tensor, "%s: %s has no memory", adapter->target->base.who,
+                 weight->name);
+    const tsr_dtype dtype = tsr_tensor_layout(weight->seen.tensor)->dtype;
+    if (tsr__dtype_is_block(dtype))
+        return tsr__fail(TSR_ERR_UNSUPPORTED,
+                         "%s: %s is %s; an adapter can be merged into floats only",
+                         adapter->target->base.who, weight->name, tsr_dtype_name(dtype));
+    return TSR_OK;
+}
+
+tsr_status tsr__adapters_merge(tsr_layer *layer)
+{
+    for (int c = 0; c < layer->child_count; c++)
+        for (int i = 0; i < ((tsr__adapter *)layer->child[c])->count; i++)
+            TSR__TRY(check_merge((tsr__adapter *)layer->child[c], i));
+    for (int c = 0; c < layer->child_count; c++) {
+        const tsr__adapter *adapter = (tsr__adapter *)layer->child[c];
+        for (int i = 0; i < adapter->count; i++) {
+            const tsr__adapted *part = &adapter->part[i];
+            TSR__TRY(tsr__parameter_require(layer->child[c], part->a));
+            TSR__TRY(tsr__parameter_require(layer->child[c], part->b));
+            TSR__TRY(tsr_matmul(layer->stream, weight_of(adapter, i)->seen.tensor,
+                                layer->child[c]->parameter[part->b]->seen.tensor,
+                                layer->child[c]->parameter[part->a]->seen.tensor,
+                                tsr_matmul_params(.alpha = part->scale, .accumulate = true)));
+        }
+    }
+    return TSR_OK;
+}
+
+/* Attaching ---------------------------------------------------------------------------------- */
+
 /* Returns whether `full` ends in a dot and `name`. */
 static bool ends_in(const char *full, const char *name)
 {
@@ -233,11 +288,13 @@ static tsr_status allocate(tsr__adapter *adapter)
     return status;
 }
 
-static tsr_status init_adapter(tsr__adapter *adapter, tsr_layer *target,
-                               const tsr__adapter_part *parts, const int *blocks, int count,
-                               const uint64_t *seed)
+static tsr_status init_adapter(tsr__adapter *adapter, const tsr__adapter_dropout *dropout,
+                               tsr_layer *target, const tsr__adapter_part *parts, const int *blocks,
+                               int count, const uint64_t *seed)
 {
     adapter->target = (tsr__linear *)target;
+    adapter->dropout = dropout;
+    adapter->mask = tsr__hash(TSR__HASH_START, parts[0].name_a, strlen(parts[0].name_a));
     adapter->is_row = target->type->forward == tsr__row_forward;
     adapter->enabled = true;
     adapter->count = count;
@@ -267,8 +324,8 @@ static tsr_status attach(tsr_layer *set, tsr_layer *target, const tsr__adapter_p
     tsr_layer *layer = NULL;
     TSR__TRY(tsr__layer_new(&adapter_type, sizeof(tsr__adapter), set->group, "", &layer));
     layer->frozen = set->frozen;
-    const tsr_status status =
-        init_adapter((tsr__adapter *)layer, target, parts, blocks, count, seed);
+    const tsr_status status = init_adapter((tsr__adapter *)layer, &((adapters *)set)->dropout,
+                                           target, parts, blocks, count, seed);
     if (status != TSR_OK) {
         tsr_layer_destroy(&layer);
         return status;
