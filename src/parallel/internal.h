@@ -79,6 +79,14 @@ bool tsr__adapters_find(tsr_layer *layer, const char *weight, int64_t *inputs, i
  * each other in `parts`. Destroying the set detaches all. */
 tsr_status tsr__adapters_attach(tsr_layer *set, tsr_layer *layer, int count,
                                 const tsr__adapter_part *parts, const uint64_t *seed) TSR_NODISCARD;
+/* What the next passes apply: a set that is enabled; a set that is the chosen one (is_it), or not
+ * at all; or to each row the set with a number in ids [rows, 1], i32, which are from 0 to count −
+ * 1, or −1 for none. `version` is another number if the sets of the layers, their numbers or their
+ * values have changed. The tensor belongs to the caller. Passes by row have no backward pass. */
+void tsr__adapters_choose_enabled(tsr_layer *set);
+void tsr__adapters_choose_one(tsr_layer *set, bool is_it);
+void tsr__adapters_choose_by_row(tsr_layer *set, int number, int count, uint64_t version,
+                                 const tsr_tensor *ids);
 /* Sets the dropout of x before A in the next passes; p 0: none. Passes with the same numbers have
  * the same masks. */
 void tsr__adapters_set_dropout(tsr_layer *set, float p, uint64_t seed, uint64_t subsequence);

@@ -776,3 +776,85 @@ CASE(lora_dropout, "lora: dropout, and an adapter of the head, with and without 
     for (int i = 0; i < 2; i++)
         check_relative("the norm with recomputation", i, norms[1][i], norms[0][i], 1e-5);
 }
+
+/* Sequences --------------------------------------------------------------------------------------
+ */
+
+enum { LONG = 130, GENERATED = 12, KINDS = 3 };
+
+/* Generates tokens of sequences with these adapters, in one batch. */
+static void generate(run *r, int count, tsr_lora *const *loras, int32_t tokens[][GENERATED],
+                     tsr_generator *g)
+{
+    int32_t prompt[LONG];
+    int numbers[2 * KINDS], length[2 * KINDS] = {0};
+    for (int i = 0; i < LONG; i++)
+        prompt[i] = (int32_t)((number(3, i) + 1) / 2 * VOCABULARY);
+    (void)r;
+    for (int i = 0; i < count; i++)
+        OK(tsr_generator_add(g,
+                             tsr_sequence_params(.prompt = prompt, .prompt_count = LONG,
+                                                 .max_tokens = GENERATED, .lora = loras[i]),
+                             &numbers[i]));
+    for (int left = count * GENERATED; left > 0;) {
+        int got = 0;
+        OK(tsr_generator_step(g, &got));
+        for (int i = 0; i < got; i++) {
+            const tsr_generated *token = tsr_generator_token(g, i);
+            for (int s = 0; s < count; s++)
+                if (numbers[s] == token->sequence)
+                    tokens[s][length[s]++] = token->token;
+        }
+        left -= got;
+    }
+    for (int i = 0; i < count; i++)
+        OK(tsr_generator_remove(g, numbers[i]));
+}
+
+CASE(lora_sequences, "lora: sequences of one batch with different adapters")
+{
+    run r = open_plain("lora_base");
+    tsr_lora *loras[KINDS] = {0};
+    tsr_generator *g = NULL;
+    int32_t alone[KINDS][GENERATED], off[1][GENERATED], together[2 * KINDS][GENERATED];
+    OK(tsr_generator_create(tsr_generator_params(.model = r.model, .sequences = 2 * KINDS,
+                                                 .context = 192, .piece = 64, .prefix_cache = true),
+                            &g));
+    generate(&r, 1, loras, off, g);
+    OK(tsr_lora_load(FOLDER "lora_final", tsr_lora_params(.stack = r.stack, .name = "a"),
+                     &loras[1]));
+    OK(tsr_lora_load(FOLDER "lora_clip_final", tsr_lora_params(.stack = r.stack, .name = "b"),
+                     &loras[2]));
+    for (int i = 0; i < KINDS; i++)
+        generate(&r, 1, &loras[i], &alone[i], g);
+    CHECK(memcmp(off[0], alone[0], sizeof off[0]) == 0,
+          "a sequence without an adapter is not the base's");
+    CHECK(memcmp(alone[0], alone[1], sizeof alone[0]) != 0 &&
+              memcmp(alone[1], alone[2], sizeof alone[0]) != 0,
+          "adapters give the same text");
+    tsr_lora *mixed[2 * KINDS] = {loras[2], loras[0], loras[1], loras[0], loras[2], loras[1]};
+    static const int kinds[2 * KINDS] = {2, 0, 1, 0, 2, 1};
+    for (int pass = 0; pass < 2; pass++) {
+        generate(&r, 2 * KINDS, mixed, together, g);
+        for (int i = 0; i < 2 * KINDS; i++)
+            CHECK(memcmp(together[i], alone[kinds[i]], sizeof together[i]) == 0,
+                  "pass %d: sequence %d has other tokens than alone", pass, i);
+        /* An adapter that is attached later changes the banks. */
+        if (pass == 0)
+            tsr_lora_destroy(&loras[1]);
+        if (pass == 0)
+            OK(tsr_lora_load(FOLDER "lora_final", tsr_lora_params(.stack = r.stack), &loras[1]));
+        mixed[2] = mixed[5] = loras[1];
+    }
+    OK(tsr_lora_create(tsr_lora_params(.stack = r.stack, .name = "new", .trainable = true),
+                       &r.lora));
+    int refused;
+    FAILS(tsr_generator_add(
+              g, tsr_sequence_params(.prompt = together[0], .prompt_count = 1, .lora = r.lora),
+              &refused),
+          TSR_ERR_INVALID, "generator: adapter 'new' is trainable, which sequences cannot have");
+    tsr_generator_destroy(&g);
+    tsr_lora_destroy(&loras[1]);
+    tsr_lora_destroy(&loras[2]);
+    finish(&r);
+}

@@ -175,10 +175,16 @@ static tsr_status record_choice(tsr_generator *g, const tsr_tensor *features, pa
 /* Records a pass, for which a step of the cache has begun. */
 static tsr_status record_pass(tsr_generator *g, const tsr_tensor *ids, pass *next)
 {
+    tsr_stack *stack = g->model->stack;
     tsr_tensor *features = NULL;
-    TSR__TRY(tsr__stack_blocks_cached(g->model->stack, ids, g->cache, &features));
-    tsr_status status = record_choice(g, features, next);
+    tsr_status status = tsr__generator_use_adapters(g, g->flight->rows, g->flight->numbers, 1);
+    if (status == TSR_OK)
+        status = tsr__stack_blocks_cached(stack, ids, g->cache, &features);
+    tsr__stack_use_none(stack);
+    if (status == TSR_OK)
+        status = record_choice(g, features, next);
     tsr_tensor_destroy(&features);
+    tsr__stack_use_enabled(stack);
     if (status == TSR_OK)
         status = tsr_stream_mark(g->model->stream, &next->point);
     return status;

@@ -37,6 +37,7 @@ typedef struct tsr__sequence {
     int stop_count;
     /* How far its grammar has read the generated text, and where it begins; NULL: it has none. */
     tsr_grammar_state *grammar, *grammar_start;
+    const struct tsr__stack_adapter *adapter; /* NULL: none */
 } tsr__sequence;
 
 /* The kinds of arguments that must be the same on all ranks. Each kind has a digest, a hash of
@@ -96,6 +97,18 @@ struct tsr_generator {
     float *allowed; /* [vocabulary]: their logits */
     atomic_bool interrupt;
 };
+
+/* adapters.c: adapters of sequences. */
+
+/* Gives a new sequence its adapter, or none if `lora` is NULL. */
+tsr_status tsr__generator_take_adapter(const tsr_generator *generator, const struct tsr_lora *lora,
+                                       tsr__sequence *sequence) TSR_NODISCARD;
+/* Chooses the adapters of the next pass, which has `tokens` tokens of each of these sequences.
+ * After the blocks, tsr__stack_use_none is for the head, and then tsr__stack_use_enabled. */
+tsr_status tsr__generator_use_adapters(const tsr_generator *generator, int count,
+                                       const int *numbers, int64_t tokens) TSR_NODISCARD;
+/* The number with which the chain of a sequence's blocks in the prefix cache begins. */
+uint64_t tsr__generator_chain(const tsr__sequence *sequence);
 
 /* sampling.c */
 

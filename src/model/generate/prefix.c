@@ -9,7 +9,8 @@
 
 typedef struct block {
     bool used;
-    uint64_t hash; /* of its tokens, and of the block before it */
+    uint64_t hash; /* of its tokens, and of the block before it or the chain */
+    uint64_t chain;
     int before;    /* TSR__PREFIX_NONE: it begins a prompt */
     int next;      /* in its bucket or, if it is not used, in the list of free blocks */
     int sequences; /* that use its pages. If there are none, it is in the list of idle blocks: */
@@ -106,9 +107,11 @@ void tsr__prefix_clear(tsr__prefix *p)
     forget_all(p);
 }
 
-static uint64_t hash_of(const tsr__prefix *p, int before, const int32_t *tokens)
+static uint64_t hash_of(const tsr__prefix *p, uint64_t chain, int before, const int32_t *tokens)
 {
     uint64_t hash = TSR__HASH_START;
+    if (before == TSR__PREFIX_NONE && chain != 0)
+        hash = tsr__hash(hash, &chain, sizeof chain);
     if (before != TSR__PREFIX_NONE)
         hash = tsr__hash(hash, &p->blocks[before].hash, sizeof p->blocks[before].hash);
     for (int64_t i = 0; i < p->tokens_each; i++)
@@ -121,12 +124,13 @@ static int *bucket_of(const tsr__prefix *p, uint64_t hash)
     return &p->buckets[(hash ^ hash >> 32) & (p->bucket_count - 1)];
 }
 
-int tsr__prefix_find(const tsr__prefix *p, int before, const int32_t *tokens)
+int tsr__prefix_find(const tsr__prefix *p, uint64_t chain, int before, const int32_t *tokens)
 {
-    const uint64_t hash = hash_of(p, before, tokens);
+    const uint64_t hash = hash_of(p, chain, before, tokens);
     int b = *bucket_of(p, hash);
     while (b != TSR__PREFIX_NONE &&
            (p->blocks[b].hash != hash || p->blocks[b].before != before ||
+            p->blocks[b].chain != chain ||
             memcmp(tokens_of(p, b), tokens, (size_t)p->tokens_each * sizeof *tokens) != 0))
         b = p->blocks[b].next;
     return b;
@@ -166,17 +170,21 @@ void tsr__prefix_leave(tsr__prefix *p, int b)
             add_idle(p, b);
 }
 
-int tsr__prefix_add(tsr__prefix *p, int before, const int32_t *tokens, int sequence)
+int tsr__prefix_add(tsr__prefix *p, uint64_t chain, int before, const int32_t *tokens, int sequence)
 {
     /* There are no more blocks than pages for them, and the sequence's pages belong to none. */
     const int b = p->free;
-    if (b == TSR__PREFIX_NONE || tsr__prefix_find(p, before, tokens) != TSR__PREFIX_NONE)
+    if (b == TSR__PREFIX_NONE || tsr__prefix_find(p, chain, before, tokens) != TSR__PREFIX_NONE)
         return TSR__PREFIX_NONE;
-    const uint64_t hash = hash_of(p, before, tokens);
+    const uint64_t hash = hash_of(p, chain, before, tokens);
     int *bucket = bucket_of(p, hash);
     p->free = p->blocks[b].next;
-    p->blocks[b] =
-        (block){.used = true, .hash = hash, .before = before, .next = *bucket, .sequences = 1};
+    p->blocks[b] = (block){.used = true,
+                           .hash = hash,
+                           .chain = chain,
+                           .before = before,
+                           .next = *bucket,
+                           .sequences = 1};
     *bucket = b;
     memcpy(tokens_of(p, b), tokens, (size_t)p->tokens_each * sizeof *tokens);
     const int64_t end = tsr_kv_cache_length(p->cache, sequence) / (p->tokens_each / p->pages_each);

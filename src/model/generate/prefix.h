@@ -28,15 +28,17 @@ void tsr__prefix_destroy(tsr__prefix **prefix);
 void tsr__prefix_clear(tsr__prefix *prefix);
 
 /* Returns the block with these tokens [block_tokens] that follows the block `before`, or
- * TSR__PREFIX_NONE. */
-int tsr__prefix_find(const tsr__prefix *prefix, int before, const int32_t *tokens);
+ * TSR__PREFIX_NONE. Chains of blocks with different numbers `chain` have nothing in common:
+ * adapters give the same tokens other keys. */
+int tsr__prefix_find(const tsr__prefix *prefix, uint64_t chain, int before, const int32_t *tokens);
 /* Gives a sequence of the cache the tokens of a block. They must follow those it has. The sequence
  * uses the block, as it uses those before, until tsr__prefix_leave. */
 tsr_status tsr__prefix_use(tsr__prefix *prefix, int block, int sequence) TSR_NODISCARD;
 /* Keeps the last block_tokens tokens of a sequence of the cache, which follow the block `before`,
  * the last one that the sequence uses. Returns the new block, which the sequence uses, too, or
  * TSR__PREFIX_NONE if there is such a block already. */
-int tsr__prefix_add(tsr__prefix *prefix, int before, const int32_t *tokens, int sequence);
+int tsr__prefix_add(tsr__prefix *prefix, uint64_t chain, int before, const int32_t *tokens,
+                    int sequence);
 /* Ends a sequence's use of its last block, and of all before it; TSR__PREFIX_NONE: it uses none. */
 void tsr__prefix_leave(tsr__prefix *prefix, int block);
 

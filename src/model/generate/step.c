@@ -80,14 +80,18 @@ static tsr_status run_forward(void *user, int micro_batch, const tsr_tensor *x, 
     for (int i = 0; i < r->rows; i++)
         tokens[i] = r->counts ? r->counts[i] : r->tokens;
     TSR__TRY(tsr_kv_cache_begin(r->g->cache, r->rows, r->cached + row, tokens, NULL));
-    TSR__TRY(tsr__model_forward(m, r->g->cache, r->rows, r->tokens, r->ids + row * r->tokens, x,
-                                &features));
-    if (!m->is_last) {
+    tsr_status status = tsr__generator_use_adapters(r->g, r->rows, r->numbers + row, r->tokens);
+    if (status == TSR_OK)
+        status = tsr__model_forward(m, r->g->cache, r->rows, r->tokens, r->ids + row * r->tokens, x,
+                                    &features);
+    if (status == TSR_OK && !m->is_last)
         *y = features;
-        return TSR_OK;
-    }
-    const tsr_status status = run_logits(r, micro_batch, features);
-    tsr_tensor_destroy(&features);
+    tsr__stack_use_none(m->stack);
+    if (status == TSR_OK && m->is_last)
+        status = run_logits(r, micro_batch, features);
+    if (m->is_last)
+        tsr_tensor_destroy(&features);
+    tsr__stack_use_enabled(m->stack);
     return status;
 }
 

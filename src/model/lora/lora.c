@@ -88,6 +88,7 @@ tsr_status tsr__lora_attach(tsr_lora *lora, const uint64_t *seed)
         at = &(*at)->next;
     *at = &lora->adapter;
     lora->is_attached = true;
+    lora->adapter.identity = ++s->adapter_version;
     return TSR_OK;
 }
 
@@ -168,6 +169,7 @@ void tsr_lora_destroy(tsr_lora **lora)
         while (*at != &closing->adapter)
             at = &(*at)->next;
         *at = closing->adapter.next;
+        closing->stack->adapter_version++;
     }
     tsr_fsdp_destroy(&closing->adapter.sharded);
     tsr_layer_destroy(&closing->adapter.layer);

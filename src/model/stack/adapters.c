@@ -1,4 +1,5 @@
 /* The adapters of a stack in its passes. */
+#include "base/alloc.h"
 #include "base/error.h"
 #include "model/stack/stack.h"
 #include "parallel/internal.h"
@@ -53,6 +54,71 @@ tsr_status tsr__stack_adapters_end(tsr_stack *s, const tsr__adapter_pass *pass, 
         if (status == TSR_OK && takes_part(a, pass) && pass->pass == TSR_PASS_BACKWARD)
             status = tsr__adapters_sum(a->layer);
     return end_before(s, pass, NULL, status);
+}
+
+/* Adapters of sequences ---------------------------------------------------------------------- */
+
+static void use_one(tsr_stack *s, const tsr__stack_adapter *one)
+{
+    for (const tsr__stack_adapter *a = s->adapters; a; a = a->next)
+        tsr__adapters_choose_one(a->layer, a == one);
+}
+
+void tsr__stack_use_none(tsr_stack *s)
+{
+    use_one(s, NULL);
+}
+
+void tsr__stack_use_enabled(tsr_stack *s)
+{
+    tsr_tensor_destroy(&s->adapter_rows);
+    for (const tsr__stack_adapter *a = s->adapters; a; a = a->next)
+        tsr__adapters_choose_enabled(a->layer);
+}
+
+static int32_t number_of(const tsr_stack *s, const tsr__stack_adapter *wanted)
+{
+    int32_t number = 0;
+    for (const tsr__stack_adapter *a = s->adapters; a; a = a->next, number++)
+        if (a == wanted)
+            return number;
+    return -1;
+}
+
+static tsr_status upload_rows(tsr_stack *s, int count, int64_t tokens,
+                              const tsr__stack_adapter *const *of)
+{
+    const int64_t rows = count * tokens, shape[2] = {rows, 1};
+    int32_t *ids = tsr__calloc((size_t)rows, sizeof *ids);
+    if (!ids)
+        return TSR_ERR_NO_MEMORY;
+    for (int64_t i = 0; i < rows; i++)
+        ids[i] = number_of(s, of[i / tokens]);
+    tsr_tensor_destroy(&s->adapter_rows);
+    tsr_status status = tsr_tensor_create(s->device, TSR_I32, 2, shape, &s->adapter_rows);
+    if (status == TSR_OK)
+        status = tsr_tensor_upload(s->stream, s->adapter_rows, ids, (uint64_t)rows * sizeof *ids);
+    tsr__free(ids);
+    return status;
+}
+
+tsr_status tsr__stack_use_adapters(tsr_stack *s, int count, int64_t tokens,
+                                   const tsr__stack_adapter *const *of)
+{
+    bool same = true;
+    int sets = 0, number = 0;
+    for (int i = 1; i < count; i++)
+        same = same && of[i] == of[0];
+    if (same) {
+        use_one(s, of[0]);
+        return TSR_OK;
+    }
+    TSR__TRY(upload_rows(s, count, tokens, of));
+    for (const tsr__stack_adapter *a = s->adapters; a; a = a->next)
+        sets++;
+    for (const tsr__stack_adapter *a = s->adapters; a; a = a->next, number++)
+        tsr__adapters_choose_by_row(a->layer, number, sets, s->adapter_version, s->adapter_rows);
+    return TSR_OK;
 }
 
 bool tsr__stack_is_frozen(const tsr_stack *s)

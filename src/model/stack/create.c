@@ -260,6 +260,7 @@ void tsr_stack_destroy(tsr_stack **stack)
     tsr_layer_destroy(&s->norm);
     tsr_layer_destroy(&s->head);
     tsr_tensor_destroy(&s->positions);
+    tsr_tensor_destroy(&s->adapter_rows);
     tsr__free(s->vocabulary);
     tsr__free(s->own_config);
     tsr__free(s);

@@ -25,6 +25,7 @@ typedef struct tsr__stack_adapter {
     /* dropout of x before A in passes that are followed by a backward pass */
     float dropout;
     uint64_t dropout_seed;
+    uint64_t identity; /* differs from that of all adapters that the stack has had */
     struct tsr__stack_adapter *next;
 } tsr__stack_adapter;
 
@@ -52,6 +53,8 @@ struct tsr_stack {
     tsr__stack_units units;
     const char *elsewhere[2];     /* see tsr_stack_info */
     tsr__stack_adapter *adapters; /* they belong to their tsr_lora */
+    uint64_t adapter_version;     /* a number that changes with each adapter that comes or goes */
+    tsr_tensor *adapter_rows;     /* i32: the adapters of rows, in a pass by rows */
     uint64_t trained_passes;      /* forward passes followed by backward passes, for dropout */
 };
 
@@ -158,6 +161,13 @@ typedef struct tsr__adapter_pass {
 tsr_status tsr__stack_adapters_begin(tsr_stack *stack, const tsr__adapter_pass *pass) TSR_NODISCARD;
 tsr_status tsr__stack_adapters_end(tsr_stack *stack, const tsr__adapter_pass *pass,
                                    tsr_status status) TSR_NODISCARD;
+/* Chooses an adapter, or NULL, for each of `count` sequences of `tokens` rows in the next cached
+ * pass; `of` is [count]. tsr__stack_use_none: no adapter at all. tsr__stack_use_enabled: those that
+ * are enabled, as in other passes. */
+tsr_status tsr__stack_use_adapters(tsr_stack *stack, int count, int64_t tokens,
+                                   const tsr__stack_adapter *const *of) TSR_NODISCARD;
+void tsr__stack_use_none(tsr_stack *stack);
+void tsr__stack_use_enabled(tsr_stack *stack);
 /* Returns whether all layers are frozen. */
 bool tsr__stack_is_frozen(const tsr_stack *stack);
 void tsr__stack_freeze(tsr_stack *stack);

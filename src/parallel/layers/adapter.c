@@ -138,15 +138,17 @@ tsr_status tsr__adapter_terms_find(const tsr__linear *linear, tsr__temps *temps,
 {
     int count = 0;
     *terms = (tsr__adapter_terms){0};
+    if (linear->base.adapters && linear->base.adapters->choice->mode == TSR__ADAPTERS_BY_ROW)
+        return tsr__adapter_rows_find(linear, temps, x2, terms);
     for (const tsr__adapter *a = linear->base.adapters; a; a = a->next)
-        count += a->enabled ? a->count : 0;
+        count += tsr__adapter_is_active(a) ? a->count : 0;
     if (count == 0)
         return TSR_OK;
     terms->term = tsr__calloc((size_t)count, sizeof *terms->term);
     if (!terms->term)
         return TSR_ERR_NO_MEMORY;
     for (const tsr__adapter *a = linear->base.adapters; a; a = a->next)
-        if (a->enabled)
+        if (tsr__adapter_is_active(a))
             TSR__TRY(add_terms(a, temps, x2, terms));
     return TSR_OK;
 }
@@ -164,6 +166,10 @@ tsr_status tsr__adapter_terms_add(const tsr__linear *linear, tsr__temps *temps,
         tsr_tensor *h, *b, *y;
         if (from >= end || rows == 0)
             continue;
+        if (term->ids) { /* all rows and features together: see overlapped_product.c */
+            TSR__TRY(tsr__adapter_rows_add(linear, temps, term, y2));
+            continue;
+        }
         TSR__TRY(tsr__temp_slice(temps, term->h, 0, row, rows, &h));
         TSR__TRY(tsr__temp_slice(temps, term->b, 0, from - term->first, end - from, &b));
         TSR__TRY(tsr__temp_slice(temps, y2, 1, from - first, end - from, &y));

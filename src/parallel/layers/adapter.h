@@ -10,6 +10,7 @@
 #ifndef TSR_PARALLEL_LAYERS_ADAPTER_H
 #define TSR_PARALLEL_LAYERS_ADAPTER_H
 
+#include "base/alloc.h"
 #include "parallel/layers/linear.h"
 
 #define TSR__MAX_ADAPTED 3 /* the column blocks of a layer: query, key and value */
@@ -29,6 +30,32 @@ typedef struct tsr__adapter_dropout {
     uint64_t seed, subsequence;
 } tsr__adapter_dropout;
 
+/* Which adapters a pass applies. */
+typedef enum tsr__adapter_mode {
+    TSR__ADAPTERS_ENABLED, /* those that are enabled, to all rows */
+    TSR__ADAPTERS_ONE,     /* those of one set, to all rows */
+    TSR__ADAPTERS_BY_ROW   /* to each row those of one set; without a backward pass */
+} tsr__adapter_mode;
+typedef struct tsr__adapter_choice {
+    tsr__adapter_mode mode;
+    int number, count;     /* the number of this set, and how many there are */
+    int only;              /* ONE: the number of the set; -1: none */
+    const tsr_tensor *ids; /* BY_ROW: i32 [rows, 1], the numbers of sets; -1: none */
+    uint64_t version;      /* of the list of sets */
+} tsr__adapter_choice;
+
+/* The matrices of all adapters of a linear layer, by set, for passes that apply them by row. Sets
+ * without an adapter of the layer have zeros, as ranks smaller than the largest have. */
+struct tsr__adapter_bank {
+    uint64_t version;
+    tsr_tensor *a; /* [sets, ranks, columns], of all blocks */
+    struct tsr__adapter_bank_block {
+        tsr_tensor *b;        /* [sets, rows, rank], multiplied by the scales; NULL: none has one */
+        int64_t rank, at;     /* at: of the block's first row in `a` */
+        int64_t first, count; /* the range of features of y */
+    } block[TSR__MAX_ADAPTED];
+};
+
 /* The adapters of one linear layer that belong together. Its parameters are the A of all parts, and
  * then the B of all parts. */
 struct tsr__adapter {
@@ -39,6 +66,7 @@ struct tsr__adapter {
     tsr__adapted part[TSR__MAX_ADAPTED];
     int64_t ranks;                       /* the sum of the ranks of all A */
     const tsr__adapter_dropout *dropout; /* of the set */
+    const tsr__adapter_choice *choice;   /* of the set */
     uint64_t mask;                       /* makes the layer's masks differ from those of others */
     struct tsr__adapter *next;           /* the next one of the same layer */
     /* [parameters]: contributions to gradients; NULL if the rank computes the gradient itself */
@@ -49,6 +77,7 @@ typedef struct tsr__adapter tsr__adapter;
 /* A product that an adapter adds: factor · h [m,r] · b [n,r]ᵀ. */
 typedef struct tsr__adapter_term {
     const tsr_tensor *h, *b;
+    const tsr_tensor *ids; /* by row: b is [sets, n, r], with the scales; otherwise NULL */
     float scale;
     int64_t first, count; /* the range of features of y */
 } tsr__adapter_term;
@@ -57,13 +86,33 @@ typedef struct tsr__adapter_terms {
     tsr__adapter_term *term;
 } tsr__adapter_terms;
 
+/* Returns whether a pass applies an adapter, or, by row, may apply it. */
+static inline bool tsr__adapter_is_active(const tsr__adapter *adapter)
+{
+    const tsr__adapter_choice *choice = adapter->choice;
+    if (choice->mode == TSR__ADAPTERS_ENABLED)
+        return adapter->enabled;
+    return choice->mode == TSR__ADAPTERS_BY_ROW || choice->only == choice->number;
+}
 /* Returns whether a layer has an adapter that passes apply. */
 static inline bool tsr__layer_is_adapted(const tsr_layer *layer)
 {
     for (const tsr__adapter *adapter = layer->adapters; adapter; adapter = adapter->next)
-        if (adapter->enabled)
+        if (tsr__adapter_is_active(adapter))
             return true;
     return false;
+}
+/* Frees the bank of a layer, which is made again when it is needed. */
+static inline void tsr__adapter_bank_drop(tsr_layer *layer)
+{
+    struct tsr__adapter_bank *bank = layer->adapter_bank;
+    if (!bank)
+        return;
+    tsr_tensor_destroy(&bank->a);
+    for (int i = 0; i < TSR__MAX_ADAPTED; i++)
+        tsr_tensor_destroy(&bank->block[i].b);
+    tsr__free(bank);
+    layer->adapter_bank = NULL;
 }
 /* Returns whether a layer or one inside it has adapters that are enabled and trained. */
 static inline bool tsr__layer_trains_adapters(const tsr_layer *layer)
@@ -85,6 +134,11 @@ tsr_status tsr__adapter_terms_find(const tsr__linear *linear, tsr__temps *temps,
 tsr_status tsr__adapter_terms_add(const tsr__linear *linear, tsr__temps *temps,
                                   const tsr__adapter_terms *terms, int64_t row, int64_t first,
                                   int64_t count, tsr_tensor *y2) TSR_NODISCARD;
+/* adapter_rows.c: the same by row, from the layer's bank. */
+tsr_status tsr__adapter_rows_find(const tsr__linear *linear, tsr__temps *temps,
+                                  const tsr_tensor *x2, tsr__adapter_terms *terms) TSR_NODISCARD;
+tsr_status tsr__adapter_rows_add(const tsr__linear *linear, tsr__temps *temps,
+                                 const tsr__adapter_term *term, tsr_tensor *y2) TSR_NODISCARD;
 /* The two above, for all features of a column-parallel layer. */
 tsr_status tsr__adapters_forward(const tsr__linear *linear, tsr__temps *temps, const tsr_tensor *x2,
                                  tsr_tensor *y2) TSR_NODISCARD;

@@ -18,6 +18,7 @@ typedef struct adapters {
      * are none */
     tsr_tensor *contributions;
     tsr__adapter_dropout dropout;
+    tsr__adapter_choice choice;
 } adapters;
 
 static int64_t elements_of(const tsr_parameter *seen)
@@ -120,6 +121,7 @@ static void finish_adapter(tsr_layer *layer)
         at = &(*at)->next;
     if (*at)
         *at = adapter->next;
+    tsr__adapter_bank_drop(&adapter->target->base);
 }
 
 static void finish_adapters(tsr_layer *layer)
@@ -142,6 +144,27 @@ void tsr__adapters_enable(tsr_layer *layer, bool enabled)
 {
     for (int i = 0; i < layer->child_count; i++)
         ((tsr__adapter *)layer->child[i])->enabled = enabled;
+}
+
+void tsr__adapters_choose_enabled(tsr_layer *layer)
+{
+    ((adapters *)layer)->choice = (tsr__adapter_choice){0};
+}
+
+void tsr__adapters_choose_one(tsr_layer *layer, bool is_it)
+{
+    ((adapters *)layer)->choice =
+        (tsr__adapter_choice){.mode = TSR__ADAPTERS_ONE, .only = is_it ? 0 : -1};
+}
+
+void tsr__adapters_choose_by_row(tsr_layer *layer, int number, int count, uint64_t version,
+                                 const tsr_tensor *ids)
+{
+    ((adapters *)layer)->choice = (tsr__adapter_choice){.mode = TSR__ADAPTERS_BY_ROW,
+                                                        .number = number,
+                                                        .count = count,
+                                                        .ids = ids,
+                                                        .version = version};
 }
 
 void tsr__adapters_set_dropout(tsr_layer *layer, float p, uint64_t seed, uint64_t subsequence)
@@ -288,12 +311,13 @@ static tsr_status allocate(tsr__adapter *adapter)
     return status;
 }
 
-static tsr_status init_adapter(tsr__adapter *adapter, const tsr__adapter_dropout *dropout,
-                               tsr_layer *target, const tsr__adapter_part *parts, const int *blocks,
-                               int count, const uint64_t *seed)
+static tsr_status init_adapter(tsr__adapter *adapter, const adapters *set, tsr_layer *target,
+                               const tsr__adapter_part *parts, const int *blocks, int count,
+                               const uint64_t *seed)
 {
     adapter->target = (tsr__linear *)target;
-    adapter->dropout = dropout;
+    adapter->dropout = &set->dropout;
+    adapter->choice = &set->choice;
     adapter->mask = tsr__hash(TSR__HASH_START, parts[0].name_a, strlen(parts[0].name_a));
     adapter->is_row = target->type->forward == tsr__row_forward;
     adapter->enabled = true;
@@ -324,8 +348,8 @@ static tsr_status attach(tsr_layer *set, tsr_layer *target, const tsr__adapter_p
     tsr_layer *layer = NULL;
     TSR__TRY(tsr__layer_new(&adapter_type, sizeof(tsr__adapter), set->group, "", &layer));
     layer->frozen = set->frozen;
-    const tsr_status status = init_adapter((tsr__adapter *)layer, &((adapters *)set)->dropout,
-                                           target, parts, blocks, count, seed);
+    const tsr_status status = init_adapter((tsr__adapter *)layer, (const adapters *)set, target,
+                                           parts, blocks, count, seed);
     if (status != TSR_OK) {
         tsr_layer_destroy(&layer);
         return status;

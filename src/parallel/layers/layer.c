@@ -61,6 +61,7 @@ void tsr_layer_destroy(tsr_layer **layer)
         closing->type->finish(closing);
     for (int i = 0; i < closing->parameter_count; i++)
         tsr__parameter_destroy(&closing->parameter[i]);
+    tsr__adapter_bank_drop(closing);
     tsr__free(closing->child);
     tsr__free(closing->parameter);
     tsr__free(closing->name);

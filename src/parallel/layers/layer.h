@@ -113,9 +113,10 @@ struct tsr_layer {
     bool frozen; /* see tsr_layer_set_frozen; the same as in the children */
     int parameter_count, child_count;
     size_t parameter_capacity, child_capacity;
-    tsr__layer_parameter **parameter; /* the addresses of the structs never change */
-    tsr_layer **child;                /* the children's parameters follow the layer's own */
-    struct tsr__adapter *adapters;    /* of a linear layer (adapter.h), which owns none of them */
+    tsr__layer_parameter **parameter;       /* the addresses of the structs never change */
+    tsr_layer **child;                      /* the children's parameters follow the layer's own */
+    struct tsr__adapter_bank *adapter_bank; /* of its adapters; NULL: not needed yet */
+    struct tsr__adapter *adapters; /* of a linear layer (adapter.h), which owns none of them */
 };
 
 /* Dropout in the residual branches of a transformer block. If p is 0, there is no dropout. */

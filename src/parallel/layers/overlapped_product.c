@@ -240,9 +240,11 @@ static tsr_status multiply_ranks(reduced_run *all)
     const tsr__reduced_product *product = run.product;
     const tsr__linear *linear = &run.row->linear;
     run.dtype = linear->reduce_f32 ? TSR_F32 : tsr_tensor_layout(product->y)->dtype;
-    /* If y is divided along its columns, a range of columns could belong to other ranks, so the
+    /* If rows have different adapters, one product adds these to all rows.
+     * If y is divided along its columns, a range of columns could belong to other ranks, so the
      * product is not divided into chunks. */
-    bool features_divided = product->dim == product->whole->ndim - 1;
+    const bool features_divided = product->dim == product->whole->ndim - 1 ||
+                                  (run.adapters.count > 0 && run.adapters.term->ids);
     int64_t m = rows_of(product->x2), n = tsr_tensor_layout(product->weight)->shape[0];
     uint64_t size_bytes = (uint64_t)tsr_layout_count(product->whole) * tsr_dtype_size(run.dtype);
     run.count = features_divided

@@ -1,0 +1,41 @@
+/* Adapters of sequences: which one each row of a pass has. */
+#include "base/alloc.h"
+#include "model/generate/generator.h"
+#include "model/lora/lora.h"
+#include "model/model.h"
+
+tsr_status tsr__generator_take_adapter(const tsr_generator *g, const tsr_lora *lora,
+                                       tsr__sequence *s)
+{
+    s->adapter = NULL;
+    if (!lora)
+        return TSR_OK;
+    TSR__REQUIRE(lora->stack == g->model->stack,
+                 "generator: adapter '%s' is attached to another model", lora->name);
+    TSR__REQUIRE(!lora->trainable && !lora->adapter.sharded && !lora->adapter.has_head,
+                 "generator: adapter '%s' %s, which sequences cannot have", lora->name,
+                 lora->adapter.has_head ? "has one for the head" : "is trainable");
+    s->adapter = lora->adapter.is_enabled ? &lora->adapter : NULL;
+    return TSR_OK;
+}
+
+tsr_status tsr__generator_use_adapters(const tsr_generator *g, int count, const int *numbers,
+                                       int64_t tokens)
+{
+    tsr_stack *stack = g->model->stack;
+    if (!stack->adapters)
+        return TSR_OK;
+    const tsr__stack_adapter **of = tsr__calloc((size_t)count, sizeof *of);
+    if (!of)
+        return TSR_ERR_NO_MEMORY;
+    for (int i = 0; i < count; i++)
+        of[i] = g->sequences[numbers[i]].adapter;
+    const tsr_status status = tsr__stack_use_adapters(stack, count, tokens, of);
+    tsr__free(of);
+    return status;
+}
+
+uint64_t tsr__generator_chain(const tsr__sequence *s)
+{
+    return s->adapter ? s->adapter->identity : 0;
+}
