@@ -46,7 +46,7 @@ typedef struct run {
 
 static bool fits(const grid *g)
 {
-    return g->stages * g->data * g->tensor == ranks;
+    return g->stages * g->data * g->tensor == ranks && BATCH % (g->data * g->stages) == 0;
 }
 
 static void make_grid(run *r)
