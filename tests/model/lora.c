@@ -5,6 +5,9 @@
 #include <jansson.h>
 #include <unistd.h>
 
+#include "base/fault.h"
+#include "model/lora/lora.h"
+#include "model/made.h"
 #include "parallel/spmd.h"
 
 #define FOLDER TEST_DATA "/training/lora/"
@@ -856,5 +859,124 @@ CASE(lora_sequences, "lora: sequences of one batch with different adapters")
     tsr_generator_destroy(&g);
     tsr_lora_destroy(&loras[1]);
     tsr_lora_destroy(&loras[2]);
+    finish(&r);
+}
+
+/* Families ---------------------------------------------------------------------------------------
+ */
+
+/* Computes logits of a few tokens; free() them. */
+static float *family_logits(tsr_stack *stack)
+{
+    double ids[] = {1, 5, 2, 7, 3};
+    tsr_tensor *x = tensor_of(TSR_I32, 2, (int64_t[]){1, 5}, ids), *hidden = NULL, *logits = NULL;
+    float *out = calloc(5 * MADE_VOCABULARY, sizeof *out);
+    CHECK(out, "no memory");
+    OK(tsr_stack_forward(stack, x, NULL, NULL, &hidden));
+    OK(tsr_stack_head_forward(stack, hidden, NULL, &logits));
+    OK(tsr_stack_gather_logits(stack, logits, out));
+    tsr_tensor_destroy(&x);
+    tsr_tensor_destroy(&hidden);
+    tsr_tensor_destroy(&logits);
+    return out;
+}
+
+/* Gives all parameters of an adapter random values, the same for any number of ranks. */
+static void fill_adapter(tsr_lora *lora)
+{
+    for (int i = 0; i < tsr_layer_parameter_count(lora->adapter.layer); i++) {
+        const tsr_parameter *p = tsr_layer_parameter(lora->adapter.layer, i);
+        double *all = numbers((uint64_t)i, count_of(2, p->global_shape), TSR_F32),
+               *mine = slice_of(all, 2, p->global_shape, p->shard_dim < 0 ? 0 : p->shard_dim,
+                                p->offset, p->length);
+        tensor_put(p->tensor, mine);
+        free(all);
+        free(mine);
+    }
+}
+
+/* Saves an adapter of a family's model, loads it, and compares the logits. */
+static void check_family(const made_family *family, tsr_lora_format format)
+{
+    made_model made;
+    tsr_model_file *file = NULL;
+    tsr_model *model = NULL;
+    tsr_lora *lora = NULL;
+    const char *folder = scratch();
+    char path[128];
+    made_init(&made, family, 5);
+    OK(tsr_model_file_open(made_write_hf(&made), &file));
+    OK(tsr_model_open(file, tsr_model_params(.group = group), &model));
+    tsr_stack *stack = tsr_model_stack(model);
+    float *base = family_logits(stack);
+    OK(tsr_lora_create(tsr_lora_params(.stack = stack, .rank = 3, .alpha = 1), &lora));
+    fill_adapter(lora);
+    float *before = family_logits(stack);
+    CHECK(memcmp(base, before, 5 * MADE_VOCABULARY * sizeof *base) != 0,
+          "%s: the adapter changes nothing", family->type);
+    snprintf(path, sizeof path, "%s/a", folder);
+    OK(tsr_lora_save(lora, path, format, NULL));
+    tsr_lora_destroy(&lora);
+    if (ranks > 1)
+        OK(tsr_comm_barrier(world, NULL));
+    OK(tsr_lora_load(path, tsr_lora_params(.stack = stack), &lora));
+    float *after = family_logits(stack);
+    double worst = 0;
+    for (int i = 0; i < 5 * MADE_VOCABULARY; i++)
+        worst = fmax(worst, fabs((double)after[i] - (double)before[i]));
+    CHECK(worst <= 1e-5, "%s: a logit of the adapter that was loaded differs by %g", family->type,
+          worst);
+    if (my_rank == 0 && format == TSR_LORA_GGUF)
+        remove(path);
+    remove_adapter(folder, "a");
+    free(base);
+    free(before);
+    free(after);
+    tsr_lora_destroy(&lora);
+    tsr_model_close(&model);
+    tsr_model_file_close(&file);
+    if (ranks > 1)
+        OK(tsr_comm_barrier(world, NULL));
+    made_finish(&made);
+}
+
+CASE(lora_families, "lora: adapters of models of all families")
+{
+    for (int f = 0; f < made_family_count; f++)
+        check_family(&made_families[f], f % 2 ? TSR_LORA_GGUF : TSR_LORA_PEFT);
+}
+
+/* Memory -----------------------------------------------------------------------------------------
+ */
+
+CASE(lora_allocations, "lora: every allocation of creating and loading fails in turn")
+{
+    if (ranks > 1) {
+        case_skip("other ranks would wait");
+        return;
+    }
+    run r = open_plain("lora_base");
+    watch_full_batches(true);
+    for (int load = 0; load < 2; load++)
+        for (uint64_t nth = 0;; nth++) {
+            const tsr_lora_params params = {
+                .struct_size = sizeof params, .stack = r.stack, .targets = load ? 0 : TSR_LORA_Q};
+            went_on = false;
+            tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
+            const tsr_status status = load ? tsr_lora_load(FOLDER "lora_final", &params, &r.lora)
+                                           : tsr_lora_create(&params, &r.lora);
+            const bool reached = tsr__fault_site() != NULL;
+            tsr__fault_disarm();
+            tsr_lora_destroy(&r.lora);
+            CHECK(!r.stack->adapters, "allocation %d: an adapter is attached", (int)nth);
+            if (!reached) {
+                OK(status);
+                CHECK(nth > 10, "only %d allocations", (int)nth);
+                break;
+            }
+            CHECK((status == TSR_ERR_NO_MEMORY) == !went_on, "allocation %d: %s", (int)nth,
+                  tsr_status_name(status));
+        }
+    watch_full_batches(false);
     finish(&r);
 }
