@@ -201,10 +201,11 @@ typedef struct tsr_sequence_params {
      * chooses the tokens of a step in which a sequence has a grammar, from all logits. The grammar
      * must outlive the sequence; steps use it in the calling thread. NULL: any text. */
     const tsr_grammar_state *grammar;
-    /* The sequence's adapter (lora.h), attached to the model's stack: it must not be trainable or
-     * sharded, have an adapter of the head, change, or be destroyed, as long as the sequence
-     * exists. A pass may have sequences with different adapters. NULL, or one that is not enabled:
-     * the model alone, without any adapter. */
+    /* The sequence's only adapter (lora.h), enabled or not. It is attached to the model's stack,
+     * and must not be trainable or sharded, have an adapter of the head, change, or be destroyed,
+     * as long as the sequence exists. A pass may have sequences with different adapters. NULL: all
+     * adapters that are enabled, of which there may be only one while other sequences have one of
+     * their own. */
     struct tsr_lora *lora;
 } tsr_sequence_params;
 #define tsr_sequence_params(...)                                                                   \

@@ -828,6 +828,8 @@ CASE(lora_sequences, "lora: sequences of one batch with different adapters")
                      &loras[1]));
     OK(tsr_lora_load(FOLDER "lora_clip_final", tsr_lora_params(.stack = r.stack, .name = "b"),
                      &loras[2]));
+    tsr_lora_set_enabled(loras[1], false);
+    tsr_lora_set_enabled(loras[2], false);
     for (int i = 0; i < KINDS; i++)
         generate(&r, 1, &loras[i], &alone[i], g);
     CHECK(memcmp(off[0], alone[0], sizeof off[0]) == 0,
@@ -835,6 +837,11 @@ CASE(lora_sequences, "lora: sequences of one batch with different adapters")
     CHECK(memcmp(alone[0], alone[1], sizeof alone[0]) != 0 &&
               memcmp(alone[1], alone[2], sizeof alone[0]) != 0,
           "adapters give the same text");
+    /* An adapter that is enabled is that of sequences without one of their own. */
+    tsr_lora_set_enabled(loras[1], true);
+    generate(&r, 1, loras, off, g);
+    CHECK(memcmp(off[0], alone[1], sizeof off[0]) == 0, "an adapter that is enabled is not used");
+    tsr_lora_set_enabled(loras[1], false);
     tsr_lora *mixed[2 * KINDS] = {loras[2], loras[0], loras[1], loras[0], loras[2], loras[1]};
     static const int kinds[2 * KINDS] = {2, 0, 1, 0, 2, 1};
     for (int pass = 0; pass < 2; pass++) {
@@ -847,6 +854,7 @@ CASE(lora_sequences, "lora: sequences of one batch with different adapters")
             tsr_lora_destroy(&loras[1]);
         if (pass == 0)
             OK(tsr_lora_load(FOLDER "lora_final", tsr_lora_params(.stack = r.stack), &loras[1]));
+        tsr_lora_set_enabled(loras[1], false);
         mixed[2] = mixed[5] = loras[1];
     }
     OK(tsr_lora_create(tsr_lora_params(.stack = r.stack, .name = "new", .trainable = true),

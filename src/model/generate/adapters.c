@@ -1,5 +1,6 @@
 /* Adapters of sequences: which one each row of a pass has. */
 #include "base/alloc.h"
+#include "base/hash.h"
 #include "model/generate/generator.h"
 #include "model/lora/lora.h"
 #include "model/model.h"
@@ -15,7 +16,7 @@ tsr_status tsr__generator_take_adapter(const tsr_generator *g, const tsr_lora *l
     TSR__REQUIRE(!lora->trainable && !lora->adapter.sharded && !lora->adapter.has_head,
                  "generator: adapter '%s' %s, which sequences cannot have", lora->name,
                  lora->adapter.has_head ? "has one for the head" : "is trainable");
-    s->adapter = lora->adapter.is_enabled ? &lora->adapter : NULL;
+    s->adapter = &lora->adapter;
     return TSR_OK;
 }
 
@@ -35,7 +36,13 @@ tsr_status tsr__generator_use_adapters(const tsr_generator *g, int count, const 
     return status;
 }
 
-uint64_t tsr__generator_chain(const tsr__sequence *s)
+uint64_t tsr__generator_chain(const tsr_generator *g, const tsr__sequence *s)
 {
-    return s->adapter ? s->adapter->identity : 0;
+    uint64_t chain = s->adapter ? s->adapter->identity : 0;
+    if (s->adapter)
+        return chain;
+    for (const tsr__stack_adapter *a = g->model->stack->adapters; a; a = a->next)
+        if (a->is_enabled)
+            chain = chain == 0 ? a->identity : tsr__hash(chain, &a->identity, sizeof a->identity);
+    return chain;
 }

@@ -108,7 +108,7 @@ tsr_status tsr__generator_take_adapter(const tsr_generator *generator, const str
 tsr_status tsr__generator_use_adapters(const tsr_generator *generator, int count,
                                        const int *numbers, int64_t tokens) TSR_NODISCARD;
 /* The number with which the chain of a sequence's blocks in the prefix cache begins. */
-uint64_t tsr__generator_chain(const tsr__sequence *sequence);
+uint64_t tsr__generator_chain(const tsr_generator *generator, const tsr__sequence *sequence);
 
 /* sampling.c */
 

@@ -66,7 +66,7 @@ void tsr__generator_note_sequence(tsr_generator *g, int number)
     add_integer(g, TSR__SAME_SAMPLING, s->top_log_probabilities);
     add_integer(g, TSR__SAME_SAMPLING, p->bias_count);
     add(g, TSR__SAME_SAMPLING, s->biases, (size_t)p->bias_count * sizeof *s->biases);
-    add_integer(g, TSR__SAME_SAMPLING, (int64_t)tsr__generator_chain(s));
+    add_integer(g, TSR__SAME_SAMPLING, (int64_t)tsr__generator_chain(g, s));
     add_integer(g, TSR__SAME_ENDS, s->ignore_end);
     add_integer(g, TSR__SAME_ENDS, s->stop_count);
     add(g, TSR__SAME_ENDS, s->stop, (size_t)s->stop_count * sizeof *s->stop);

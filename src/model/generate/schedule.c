@@ -177,7 +177,7 @@ static tsr_status use_blocks(tsr_generator *g, tsr__sequence *s)
     const int64_t piece = g->params.piece;
     while (g->prefix && s->whole == s->seen && s->seen + piece < s->length) {
         const int block =
-            tsr__prefix_find(g->prefix, tsr__generator_chain(s), s->block, s->tokens + s->seen);
+            tsr__prefix_find(g->prefix, tsr__generator_chain(g, s), s->block, s->tokens + s->seen);
         if (block == TSR__PREFIX_NONE)
             break;
         TSR__TRY(tsr__prefix_use(g->prefix, block, s->cache));
@@ -195,8 +195,8 @@ static void keep_block(tsr_generator *g, tsr__sequence *s, int64_t first)
 {
     if (!g->prefix || s->whole != first || s->seen != first + g->params.piece)
         return;
-    const int block =
-        tsr__prefix_add(g->prefix, tsr__generator_chain(s), s->block, s->tokens + first, s->cache);
+    const int block = tsr__prefix_add(g->prefix, tsr__generator_chain(g, s), s->block,
+                                      s->tokens + first, s->cache);
     if (block == TSR__PREFIX_NONE)
         return;
     s->block = block;

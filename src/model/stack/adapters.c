@@ -66,11 +66,15 @@ static void use_one(tsr_stack *s, const tsr__stack_adapter *one)
 
 void tsr__stack_use_none(tsr_stack *s)
 {
-    use_one(s, NULL);
+    if (s->adapters_chosen)
+        use_one(s, NULL);
 }
 
 void tsr__stack_use_enabled(tsr_stack *s)
 {
+    if (!s->adapters_chosen)
+        return;
+    s->adapters_chosen = false;
     tsr_tensor_destroy(&s->adapter_rows);
     for (const tsr__stack_adapter *a = s->adapters; a; a = a->next)
         tsr__adapters_choose_enabled(a->layer);
@@ -86,14 +90,14 @@ static int32_t number_of(const tsr_stack *s, const tsr__stack_adapter *wanted)
 }
 
 static tsr_status upload_rows(tsr_stack *s, int count, int64_t tokens,
-                              const tsr__stack_adapter *const *of)
+                              const tsr__stack_adapter *const *of, const tsr__stack_adapter *usual)
 {
     const int64_t rows = count * tokens, shape[2] = {rows, 1};
     int32_t *ids = tsr__calloc((size_t)rows, sizeof *ids);
     if (!ids)
         return TSR_ERR_NO_MEMORY;
     for (int64_t i = 0; i < rows; i++)
-        ids[i] = number_of(s, of[i / tokens]);
+        ids[i] = number_of(s, of[i / tokens] ? of[i / tokens] : usual);
     tsr_tensor_destroy(&s->adapter_rows);
     tsr_status status = tsr_tensor_create(s->device, TSR_I32, 2, shape, &s->adapter_rows);
     if (status == TSR_OK)
@@ -102,18 +106,40 @@ static tsr_status upload_rows(tsr_stack *s, int count, int64_t tokens,
     return status;
 }
 
+/* Finds the only adapter that is enabled, or none. */
+static tsr_status find_usual(const tsr_stack *s, const tsr__stack_adapter **out)
+{
+    *out = NULL;
+    for (const tsr__stack_adapter *a = s->adapters; a; a = a->next) {
+        TSR__REQUIRE(!a->is_enabled || !*out,
+                     "stack: a pass has sequences with an adapter of their own, and others, but "
+                     "several adapters are enabled");
+        *out = a->is_enabled ? a : *out;
+    }
+    return TSR_OK;
+}
+
 tsr_status tsr__stack_use_adapters(tsr_stack *s, int count, int64_t tokens,
                                    const tsr__stack_adapter *const *of)
 {
-    bool same = true;
+    const tsr__stack_adapter *usual = NULL;
+    bool same = true, any = false, all = true;
     int sets = 0, number = 0;
-    for (int i = 1; i < count; i++)
+    for (int i = 0; i < count; i++) {
         same = same && of[i] == of[0];
+        any = any || of[i];
+        all = all && of[i];
+    }
+    if (!any)
+        return TSR_OK;
+    if (!all)
+        TSR__TRY(find_usual(s, &usual));
+    s->adapters_chosen = true;
     if (same) {
         use_one(s, of[0]);
         return TSR_OK;
     }
-    TSR__TRY(upload_rows(s, count, tokens, of));
+    TSR__TRY(upload_rows(s, count, tokens, of, usual));
     for (const tsr__stack_adapter *a = s->adapters; a; a = a->next)
         sets++;
     for (const tsr__stack_adapter *a = s->adapters; a; a = a->next, number++)

@@ -54,6 +54,7 @@ struct tsr_stack {
     const char *elsewhere[2];     /* see tsr_stack_info */
     tsr__stack_adapter *adapters; /* they belong to their tsr_lora */
     uint64_t adapter_version;     /* a number that changes with each adapter that comes or goes */
+    bool adapters_chosen;         /* a pass has adapters of sequences */
     tsr_tensor *adapter_rows;     /* i32: the adapters of rows, in a pass by rows */
     uint64_t trained_passes;      /* forward passes followed by backward passes, for dropout */
 };
@@ -161,9 +162,10 @@ typedef struct tsr__adapter_pass {
 tsr_status tsr__stack_adapters_begin(tsr_stack *stack, const tsr__adapter_pass *pass) TSR_NODISCARD;
 tsr_status tsr__stack_adapters_end(tsr_stack *stack, const tsr__adapter_pass *pass,
                                    tsr_status status) TSR_NODISCARD;
-/* Chooses an adapter, or NULL, for each of `count` sequences of `tokens` rows in the next cached
- * pass; `of` is [count]. tsr__stack_use_none: no adapter at all. tsr__stack_use_enabled: those that
- * are enabled, as in other passes. */
+/* Chooses an adapter for each of `count` sequences of `tokens` rows in the next cached pass,
+ * of[count], unless all are NULL: then it has those that are enabled, as other passes, otherwise
+ * NULL stands for the only one that is enabled, if there is one. tsr__stack_use_none: no adapter
+ * for the head, if adapters have been chosen. tsr__stack_use_enabled: ends the choice. */
 tsr_status tsr__stack_use_adapters(tsr_stack *stack, int count, int64_t tokens,
                                    const tsr__stack_adapter *const *of) TSR_NODISCARD;
 void tsr__stack_use_none(tsr_stack *stack);
