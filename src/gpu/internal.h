@@ -140,6 +140,10 @@ tsr_status tsr__pair_sum(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
                          const tsr_tensor *ids, int64_t experts, const tsr_tensor *weights,
                          bool accumulate) TSR_NODISCARD;
 
+/* The number, after those of a block format, of the specialization constant of
+ * matmul_grouped_coopmat.glsl that says whether weights are in blocks. */
+#define TSR__GROUPED_MATRICES_BLOCKS 12
+
 /* tsr_matmul_grouped with `weights`: y[token] = the weighted sum + added[token]. `added` has y's
  * shape, strides and dtype, or is NULL. */
 tsr_status tsr__matmul_grouped_added(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,

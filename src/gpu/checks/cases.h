@@ -33,14 +33,17 @@ tsr__case_fn tsr__case_random, tsr__case_dropout;
 tsr__case_fn tsr__case_attention, tsr__case_attention_few, tsr__case_attention_grad,
     tsr__case_attention_delta;
 tsr__case_fn tsr__case_attention_joined, tsr__case_attention_append;
-tsr__case_fn tsr__case_attention_coopmat, tsr__case_attention_coopmat_grad;
+tsr__case_fn tsr__case_attention_coopmat, tsr__case_attention_coopmat_grad,
+    tsr__case_attention_sinks;
 tsr__case_fn tsr__case_quant_product, tsr__case_long_quant_product, tsr__case_int8_product,
     tsr__case_dequantize, tsr__case_pack, tsr__case_narrow_blocks;
-tsr__case_fn tsr__case_grouped_blocks, tsr__case_grouped_few_blocks;
+tsr__case_fn tsr__case_grouped_blocks, tsr__case_grouped_few_blocks,
+    tsr__case_grouped_coopmat_blocks;
 
 /* expert_cases.c: mixtures of experts with weights that are floats */
 tsr__case_fn tsr__case_route, tsr__case_route_grad, tsr__case_route_sort;
 tsr__case_fn tsr__case_pair_sum, tsr__case_pair_activate, tsr__case_pair_activate_grad;
-tsr__case_fn tsr__case_grouped, tsr__case_grouped_few, tsr__case_grouped_grad;
+tsr__case_fn tsr__case_grouped, tsr__case_grouped_few, tsr__case_grouped_grad,
+    tsr__case_grouped_coopmat;
 
 #endif

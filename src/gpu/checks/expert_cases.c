@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "gpu/checks/cases.h"
+#include "gpu/device/coopmat.h"
 #include "gpu/internal.h"
 #include "tessera/moe.h"
 
@@ -269,6 +270,16 @@ static tsr_status product(tsr__case *c, tsr_dtype dtype, int tokens, int columns
 /* Tiles of several workgroups for each expert, incomplete at their edges. */
 tsr_status tsr__case_grouped(tsr__case *c, tsr_dtype dtype)
 {
+    return product(c, dtype, MANY_TOKENS, WIDTH);
+}
+
+/* Fails on devices without matrix units, which compute the case with another kernel. */
+tsr_status tsr__case_grouped_coopmat(tsr__case *c, tsr_dtype dtype)
+{
+    const tsr_device *device = tsr_stream_device(c->stream);
+
+    if (device->traits.not_a_chip || !tsr__coopmat_used(device, dtype))
+        return TSR_ERR_UNSUPPORTED;
     return product(c, dtype, MANY_TOKENS, WIDTH);
 }
 

@@ -157,6 +157,38 @@ tsr_status tsr__case_attention_delta(tsr__case *c, tsr_dtype dtype)
     return attention_grad(c, dtype, MANY_KEYS, MANY_QUERIES);
 }
 
+/* Tests the gradients of sinks, which the library computes from delta and lse. */
+tsr_status tsr__case_attention_sinks(tsr__case *c, tsr_dtype dtype)
+{
+    static const double sinks[HEADS] = {0.75, -0.5};
+
+    TSR__TRY(add_inputs(c, dtype, KEYS, QUERIES));
+    TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_4(1, HEADS, QUERIES, WIDTH)));
+    for (int r = 0; r < HEADS * QUERIES; r++) {
+        double *y = c->value[4] + (size_t)r * WIDTH;
+        const double sink = sinks[r / QUERIES],
+                     without = attend(c->value[0] + (size_t)r * WIDTH, c->value[1], c->value[2],
+                                      seen_by(r, KEYS, QUERIES), y);
+        c->value[5][r] = log(exp(without) + exp(sink));
+        for (int i = 0; i < WIDTH; i++)
+            y[i] *= exp(without - c->value[5][r]);
+    }
+    TSR__TRY(tsr__case_given(c, dtype, TSR__SHAPE_4(1, HEADS, QUERIES, WIDTH)));
+    TSR__TRY(tsr__case_given(c, TSR_F32, TSR__SHAPE_3(1, HEADS, QUERIES)));
+    for (int h = 0; h < HEADS; h++)
+        c->value[6][h] = sinks[h];
+    TSR__TRY(tsr__case_given(c, TSR_F32, TSR__SHAPE_1(HEADS)));
+    TSR__TRY(tsr__case_output(c, TSR_F32, TSR__SHAPE_1(HEADS)));
+    for (int r = 0; r < HEADS * QUERIES; r++)
+        c->value[7][r / QUERIES] -=
+            exp(sinks[r / QUERIES] - c->value[5][r]) *
+            dot(c->value[3] + (size_t)r * WIDTH, c->value[4] + (size_t)r * WIDTH);
+    return tsr_attention_grad(
+        c->stream, NULL, NULL, NULL, c->tensor[3], c->tensor[4], c->tensor[5], c->tensor[0],
+        c->tensor[1], c->tensor[2],
+        tsr_attention_params(.causal = true, .sinks = c->tensor[6], .dsinks = c->tensor[7]));
+}
+
 /* Fails if the device has no cooperative matrices for the dtype, because it would compute the case
  * with another kernel. */
 static tsr_status require_matrices(const tsr__case *c, tsr_dtype dtype)
@@ -454,6 +486,13 @@ tsr_status tsr__case_grouped_blocks(tsr__case *c, tsr_dtype dtype)
 tsr_status tsr__case_grouped_few_blocks(tsr__case *c, tsr_dtype dtype)
 {
     return grouped_blocks(c, dtype, 3);
+}
+
+/* Rows in f32 are narrowed to f16. */
+tsr_status tsr__case_grouped_coopmat_blocks(tsr__case *c, tsr_dtype dtype)
+{
+    TSR__TRY(require_matrices(c, TSR_F16));
+    return tsr__case_grouped_blocks(c, dtype);
 }
 
 static float narrow(float value, tsr_dtype dtype)

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "gpu/checks/cases.h"
+#include "gpu/internal.h"
 #include "gpu/matmul/self_test.h"
 #include "gpu/quant/dequantize.h"
 #include "gpu/self_test/self_test.h"
@@ -52,6 +53,7 @@ enum {
     PAIR_GRADIENT = 4,
     GROUPED_LOAD = TSR_QUANT_SPECS + 11,
     GROUPED_FEW_BLOCKS = TSR_QUANT_SPECS + 7,
+    GROUPED_MATRICES_BLOCKS = TSR_QUANT_SPECS + TSR__GROUPED_MATRICES_BLOCKS,
 };
 /* The dtypes of the rows and of the experts' matrices in matmul_grouped.comp, and in
  * matmul_grouped_few.comp, whose first constants are those of a block format. */
@@ -61,6 +63,7 @@ enum {
     GROUPED_FEW_X_DTYPE = TSR_QUANT_SPECS + 2,
     GROUPED_FEW_W_DTYPE,
     GROUPED_GRAD_DTYPE = 6,
+    GROUPED_MATRICES_THREADS = TSR_QUANT_SPECS, /* not a dtype */
 };
 
 /* A kernel for long rows that are divided into segments, one for each workgroup
@@ -131,6 +134,8 @@ static const shader_case cases[] = {
     BY_MATRICES(ATTENTION_COOPMAT_BF16, TSR_BF16, attention_coopmat_grad, TSR_ATTENTION_DQ,
                 TSR_ATTENTION_DKV),
     CASE(ATTENTION_DELTA, 1, attention_delta),
+    CASE_WITH(ATTENTION_SINKS_GRAD, 0, attention_sinks, .name = "attention_sinks_grad",
+              .only = TSR_F32),
     CASE(ATTENTION_FEW, 3, attention_few),
     CASE_WITH(ATTENTION_FEW, 3, attention_joined, .name = "attention_joined",
               .when = ATTENTION_JOIN, .first = 1, .last = 1, .optional = true),
@@ -160,6 +165,13 @@ static const shader_case cases[] = {
               .name = "matmul_grouped_few_blocks", .when = GROUPED_FEW_BLOCKS, .first = 1,
               .last = 1, .blocks = true),
     CASE(MATMUL_GROUPED_GRAD, GROUPED_GRAD_DTYPE, grouped_grad),
+    CASE_WITH(MATMUL_GROUPED_COOPMAT, 0, grouped_coopmat, .name = "grouped_coopmat",
+              .only = TSR_F16, .optional = true),
+    CASE_WITH(MATMUL_GROUPED_COOPMAT_BF16, 0, grouped_coopmat, .name = "grouped_coopmat",
+              .only = TSR_BF16, .optional = true),
+    CASE_WITH(MATMUL_GROUPED_COOPMAT, GROUPED_MATRICES_THREADS, grouped_coopmat_blocks,
+              .name = "grouped_coopmat_blocks", .when = GROUPED_MATRICES_BLOCKS, .first = 1,
+              .last = 1, .blocks = true, .optional = true),
     CASE(PACK_LARGEST, 1, pack),
     CASE(PACK, 1, pack),
     CASE(UNPACK, 1, pack),

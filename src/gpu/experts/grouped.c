@@ -417,7 +417,7 @@ tsr_status tsr__matmul_grouped_added(tsr_stream *stream, tsr_tensor *y, const ts
     TSR__REQUIRE(call.k / 3 < most, "%s: k is %u; at most %u on this device", op, call.k, most * 3);
     if (call.pairs.tokens == 0 || call.n == 0)
         return TSR_OK;
-    if (tsr__grouped_few_suits(&call))
+    if (tsr__grouped_few_suits(stream, &call))
         return tsr__grouped_few(stream, &call);
     tsr__grouped_choose_matrices(stream, &call);
     return run_with_scratch(stream, &call);

@@ -38,8 +38,8 @@ bool tsr__grouped_pairs_up(const tsr__grouped *call);
 /* The bytes of weights that a call reads at most: those of the experts that its pairs can have. */
 double tsr__grouped_read_bytes(const tsr__grouped *call, const tsr_tensor *w);
 
-/* The kernel for few tokens (grouped_few.c). */
-bool tsr__grouped_few_suits(const tsr__grouped *call);
+/* The kernel for few tokens (grouped_few.c), unless it has failed its self-test. */
+bool tsr__grouped_few_suits(const tsr_stream *stream, const tsr__grouped *call);
 tsr_status tsr__grouped_few(tsr_stream *stream, const tsr__grouped *call) TSR_NODISCARD;
 
 /* Tiles with cooperative matrices (grouped_coopmat.c). */

@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "gpu/device/device.h"
+#include "gpu/internal.h"
 #include "gpu/matmul/choose_kernel.h"
 #include "gpu/matmul/kernels/configs.h"
 #include "gpu/matmul/kernels/kernels.h"
@@ -82,11 +83,20 @@ static bool choose_tile(const tsr__matmul_device *device, uint32_t rows, tsr__gr
     return m->fragment.m > 0 && shared_bytes(m) <= device->max_shared_bytes;
 }
 
-/* True if the device's matrix units have passed the self-tests of plain products. */
-static bool works(tsr_device *device, const tsr__grouped_matrices *m)
+static tsr__shader shader_of(tsr_dtype dtype)
 {
-    const tsr__matmul_config *plain = tsr__matmul_config_at(TSR__MATMUL_COOPMAT_S);
-    return tsr__kernel_works(device, plain->name, m->dtype, tsr__matmul_test_config) &&
+    return dtype == TSR_BF16 ? TSR__SHADER_MATMUL_GROUPED_COOPMAT_BF16
+                             : TSR__SHADER_MATMUL_GROUPED_COOPMAT;
+}
+
+/* True if the kernel has passed its self-tests, and that which narrows rows has. */
+static bool works(tsr_device *device, const tsr__grouped_matrices *m, tsr_dtype w)
+{
+    uint32_t spec[TSR_QUANT_SPECS + TSR__GROUPED_MATRICES_BLOCKS + 1] = {0};
+    tsr__quant_describe(is_block(w) ? w : TSR_Q4_0, spec);
+    spec[TSR_QUANT_SPECS + TSR__GROUPED_MATRICES_BLOCKS] = is_block(w);
+    return tsr__shader_admitted(device, shader_of(m->dtype), spec,
+                                (int)(sizeof spec / sizeof spec[0])) &&
            (!m->x_narrowed ||
             tsr__kernel_works(device, tsr__matmul_narrow_name, m->dtype, tsr__matmul_test_narrow));
 }
@@ -112,7 +122,7 @@ void tsr__grouped_choose_matrices(tsr_stream *stream, tsr__grouped *call)
     const bool large = pairs >= (uint64_t)call->experts * 96;
     if ((!large || !choose_tile(&device, 64, &m)) && !choose_tile(&device, 32, &m))
         return;
-    if (works(gpu, &m))
+    if (works(gpu, &m, w))
         call->matrices = m;
 }
 
@@ -153,8 +163,7 @@ void tsr__grouped_use_matrices(const tsr__grouped *call, const tsr_tensor *w, ts
         push->x_stride = (uint32_t)tsr__matmul_line_elements(call->k, m->x_terms);
         dispatch->access[0] = tsr__read_buffer(m->narrowed);
     }
-    dispatch->shader = m->dtype == TSR_BF16 ? TSR__SHADER_MATMUL_GROUPED_COOPMAT_BF16
-                                            : TSR__SHADER_MATMUL_GROUPED_COOPMAT;
+    dispatch->shader = shader_of(m->dtype);
     tsr__quant_describe(blocks ? w->layout.dtype : TSR_Q4_0, dispatch->spec);
     const uint32_t spec[] = {
         THREADS,        f->subgroup_size,

@@ -6,16 +6,35 @@
 
 enum { THREADS = 64, COLUMNS = 4, MOST_TOKENS = 8 };
 
+/* Sets the specialization constants by which a pipeline is tested, and which depend on operands. */
+static void describe(const tsr__grouped *call, uint32_t *spec)
+{
+    const tsr_dtype w = call->w->layout.dtype;
+    const bool blocks = tsr_quant_format_of(w) != NULL;
+    tsr__quant_describe(blocks ? w : TSR_Q4_0, spec);
+    spec += TSR_QUANT_SPECS;
+    spec[0] = THREADS;
+    spec[1] = COLUMNS;
+    spec[2] = (uint32_t)call->x.tensor->layout.dtype;
+    spec[3] = blocks ? TSR_F32 : (uint32_t)w;
+    spec[7] = blocks;
+}
+
 /* Strides of rows of w fit 32 bits, and w and up have the same strides. */
-bool tsr__grouped_few_suits(const tsr__grouped *call)
+bool tsr__grouped_few_suits(const tsr_stream *stream, const tsr__grouped *call)
 {
     const tsr_layout *w = &call->w->layout;
     const tsr_tensor *up = call->params->up;
+    uint32_t spec[TSR_QUANT_SPECS + 8] = {0};
     if (call->transposed || call->pairs.tokens > MOST_TOKENS ||
         (w->strides[2] != 1 && w->shape[2] > 1) ||
         tsr__dtype_bytes(w->dtype, (uint64_t)w->strides[1]) > UINT32_MAX)
         return false;
-    return !up || tsr__grouped_pairs_up(call);
+    if (up && !tsr__grouped_pairs_up(call))
+        return false;
+    describe(call, spec);
+    return tsr__shader_admitted(tsr_stream_device(stream), TSR__SHADER_MATMUL_GROUPED_FEW, spec,
+                                (int)(sizeof spec / sizeof spec[0]));
 }
 
 static bool weight_aligned(const tsr__grouped *call, const tsr_tensor *w)
@@ -79,16 +98,11 @@ tsr_status tsr__grouped_few(tsr_stream *stream, const tsr__grouped *call)
     for (int i = 0; i < 4; i++)
         if (others[i])
             dispatch.access[dispatch.access_count++] = tsr__read_of(others[i]);
-    tsr__quant_describe(blocks ? w->dtype : TSR_Q4_0, dispatch.spec);
+    describe(call, dispatch.spec);
     uint32_t *spec = dispatch.spec + TSR_QUANT_SPECS;
-    spec[0] = THREADS;
-    spec[1] = COLUMNS;
-    spec[2] = (uint32_t)call->x.tensor->layout.dtype;
-    spec[3] = blocks ? TSR_F32 : (uint32_t)w->dtype;
     spec[4] = (uint32_t)call->y.tensor->layout.dtype;
     spec[5] = bias ? (uint32_t)bias->layout.dtype : TSR_F32;
     spec[6] = aligned;
-    spec[7] = blocks;
     spec[8] = params->weights != NULL;
     spec[9] = params->up != NULL;
     spec[10] = params->up ? (uint32_t)params->activation : 0;

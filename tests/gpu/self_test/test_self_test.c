@@ -19,6 +19,7 @@
 #include "support/cache_folder.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
+#include "tessera/moe.h"
 
 /* Opens the device with the choices for GPUs, whose kernels have alternatives. */
 static void open_as_gpu(const char *mode)
@@ -306,6 +307,7 @@ static const struct broken_kernel {
     {TSR__SHADER_MATMUL_GROUPED, "matmul_grouped", false},
     {TSR__SHADER_MATMUL_GROUPED_FEW, "matmul_grouped_few", false},
     {TSR__SHADER_MATMUL_GROUPED_GRAD, "matmul_grouped_grad", false},
+    {TSR__SHADER_ATTENTION_SINKS_GRAD, "attention_sinks_grad", false},
     {TSR__SHADER_NORM_GRAD, "norm_grad", false},
     {TSR__SHADER_NORM_GRAD, "norm_grad_divided", false},
     {TSR__SHADER_ATTENTION, "attention", false},
@@ -317,8 +319,8 @@ static const struct broken_kernel {
 };
 enum {
     KERNELS = sizeof kernels / sizeof *kernels,
-    QUICK = KERNELS - 12
-}; /* CPU drivers take seconds to compile most of the last twelve */
+    QUICK = KERNELS - 13
+}; /* CPU drivers take seconds to compile most of the last thirteen */
 
 /* Returns whether the device divides rows. Only devices with large workgroups do, and test the
  * kernels for it. */
@@ -428,7 +430,26 @@ START_TEST(operations_with_another_kernel_use_it)
     for (int i = 0; i < N; i++)
         ck_assert_double_eq(got[i], K * 127.0 / 64);
     ck_assert(!tsr__self_test_kernel(gpu, "matmul_quant", TSR_F32));
-    tsr_tensor *all[] = {q, y, k, v, product, a, b};
+
+    /* Two matrices, of 2 and of 3: a token has one of them. */
+    break_shader(TSR__SHADER_MATMUL_GROUPED_FEW);
+    const int32_t chosen[2] = {1, 0};
+    tsr_tensor *of_experts = gpu_new(TSR_F32, 3, (int64_t[]){2, N, K}),
+               *ids = gpu_new(TSR_I32, 2, (int64_t[]){2, 1}), *expert = NULL,
+               *tokens = gpu_new(TSR_F32, 2, (int64_t[]){2, K}),
+               *rows = gpu_new(TSR_F32, 3, (int64_t[]){2, 1, N});
+    static double of_rows[2 * N];
+    GPU_OK(tsr_fill(queue, of_experts, 2));
+    GPU_OK(tsr_tensor_select(of_experts, 0, 1, &expert));
+    GPU_OK(tsr_fill(queue, expert, 3));
+    GPU_OK(tsr_fill(queue, tokens, 1));
+    GPU_OK(tsr_tensor_upload(queue, ids, chosen, sizeof chosen));
+    GPU_OK(tsr_matmul_grouped(queue, rows, tokens, of_experts, ids, NULL));
+    gpu_get(rows, of_rows);
+    for (int i = 0; i < 2 * N; i++)
+        ck_assert_double_eq(of_rows[i], i < N ? 3 * K : 2 * K);
+    ck_assert(!tsr__self_test_kernel(gpu, "matmul_grouped_few", TSR_F32));
+    tsr_tensor *all[] = {q, y, k, v, product, a, b, of_experts, ids, expert, tokens, rows};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         tsr_tensor_destroy(&all[i]);
     gpu_teardown();
