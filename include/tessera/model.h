@@ -209,8 +209,9 @@ typedef struct tsr_model_params {
      * read so far and will read in total. NULL: not called. */
     void (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
     void *user;
-    /* How experts are divided, in the proportions that `partition` says. Tokens do not depend on
-     * it. */
+    /* How experts are divided, in the proportions that `partition` says. With one stage, ranks that
+     * have too little memory for their share of whole experts leave some to others. Tokens do not
+     * depend on it. */
     tsr_expert_division expert_division;
     /* With adapters that are trained (lora.h): blocks keep only their inputs for the backward pass,
      * as in tsr_stack_params. */

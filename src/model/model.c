@@ -21,6 +21,7 @@ void tsr_model_close(tsr_model **model)
     tsr_comm_destroy(&m->stages);
     tsr__free(m->memory_bytes);
     tsr__free(m->rates);
+    tsr__free(m->expert_limits);
     tsr__free(m->own_config);
     tsr__free(m);
     *model = NULL;
@@ -57,6 +58,7 @@ static tsr_status create_layers(tsr_model *m, const tsr__weights *weights)
         TSR__TRY(tsr__kept_divide_hidden(&m->kept, weights, kind, &hidden));
         d->hidden = hidden.align;
         d->whole_experts = hidden.whole_experts;
+        d->expert_limits = hidden.whole_experts ? m->expert_limits : NULL;
     }
     return tsr__stack_create(&(tsr__stack_options){.config = m->config,
                                                    .group = m->group,

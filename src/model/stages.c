@@ -133,6 +133,7 @@ static tsr_status divide(tsr_model *m, const tsr__model_plan *plan, const tsr_mo
     TSR__TRY(tsr__model_plan_divide(plan, p, m->memory_bytes, layers));
     TSR__TRY(tsr__model_plan_ranks(plan, p, layers, held));
     TSR__TRY(tsr__model_plan_require(plan, p, m->memory_bytes, held));
+    TSR__TRY(tsr__model_plan_limits(plan, p, &m->expert_limits));
     take_layers(m, layers);
     return TSR_OK;
 }
@@ -147,6 +148,7 @@ tsr_status tsr__model_divide(tsr_model *m, const tsr__weights *weights,
     int *layers = tsr__calloc((size_t)p.stages, sizeof *layers);
     tsr_model_rank_plan *held = tsr__calloc((size_t)p.ranks, sizeof *held);
     tsr_status status = layers && held ? tsr__model_plan_init(weights, &plan) : TSR_ERR_NO_MEMORY;
+    plan.memory_bytes = m->memory_bytes;
     if (status == TSR_OK)
         status = divide(m, &plan, &p, layers, held);
     tsr__model_plan_finish(&plan);

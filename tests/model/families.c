@@ -188,6 +188,40 @@ CASE(families_planned, "families: Hugging Face folders and GGUF files need what 
     }
 }
 
+/* Rank 0 has memory for one expert less than its share, and the others for one more. */
+CASE(families_memory, "families: whole experts move from a rank with too little memory")
+{
+    static const char path[] = TEST_DATA "/model/families/gptoss/hf";
+    tsr_model_rank_plan even[64], moved[64];
+    tsr_model *model = NULL;
+    tsr_model_stats stats = TSR_INIT(tsr_model_stats);
+    uint64_t memory[64];
+    tsr_model_fit fit = TSR_INIT(tsr_model_fit);
+    const tsr_model_plan_params *plan =
+        tsr_model_plan_params(.ranks = ranks, .expert_division = TSR_EXPERT_DIVISION_WHOLE,
+                              .context = 8);
+    if (ranks == 1 || ranks > 8) {
+        case_skip("%d ranks", ranks);
+        return;
+    }
+    OK(plan_model(path, plan, NULL, even, NULL));
+    const uint64_t each = even[0].expert_bytes / (uint64_t)even[0].experts;
+    for (int r = 0; r < ranks; r++)
+        memory[r] = r == 0 ? even[r].total_bytes - each : even[r].total_bytes + each;
+    OK(plan_model(path, plan, memory, moved, &fit));
+    CHECK(fit.rank == -1 && moved[0].experts == even[0].experts - 1, "rank 0 has %d experts",
+          (int)moved[0].experts);
+    OK(open_model(path,
+                  tsr_model_params(.group = group, .expert_division = TSR_EXPERT_DIVISION_WHOLE,
+                                   .context = 8, .cache_dtype = TSR_F32,
+                                   .memory_bytes = memory[my_rank]),
+                  &model));
+    OK(tsr_model_get_stats(model, &stats));
+    CHECK(stats.weight_bytes == moved[my_rank].weight_bytes, "%d bytes were planned, %d are held",
+          (int)moved[my_rank].weight_bytes, (int)stats.weight_bytes);
+    tsr_model_close(&model);
+}
+
 CASE(families_rates, "families: shares by rate, even none")
 {
     double rates[64];

@@ -268,6 +268,33 @@ START_TEST(experts_are_planned)
 }
 END_TEST
 
+/* A rank that lacks memory for its share of whole experts leaves some to the others, unless all
+ * together lack memory. */
+START_TEST(experts_by_memory)
+{
+    tsr_model_rank_plan even[2], moved[2];
+    tsr_model_fit fit;
+    const tsr_model_plan_params params = {.struct_size = sizeof params,
+                                          .ranks = 2,
+                                          .expert_division = TSR_EXPERT_DIVISION_WHOLE,
+                                          .context = 8};
+    ck_assert_ok(plan_model(GPT_OSS, &params, NULL, even, NULL));
+    ck_assert(even[0].experts == 4 && even[1].experts == 4);
+    const uint64_t each = even[0].expert_bytes / 4;
+    for (uint64_t short_of = 0; short_of <= 4; short_of++) {
+        const uint64_t memory[2] = {even[0].total_bytes - short_of * each,
+                                    even[1].total_bytes + short_of * each};
+        ck_assert_ok(plan_model(GPT_OSS, &params, memory, moved, &fit));
+        ck_assert_uint_eq((uint64_t)moved[0].experts, 4 - short_of);
+        ck_assert_uint_eq((uint64_t)moved[1].experts, 4 + short_of);
+        ck_assert(fit.rank == -1 && moved[0].total_bytes == memory[0]);
+    }
+    const uint64_t little[2] = {even[0].total_bytes - each, even[1].total_bytes};
+    ck_assert_ok(plan_model(GPT_OSS, &params, little, moved, &fit));
+    ck_assert(moved[0].experts == 4 && fit.rank == 0 && fit.missing_bytes == each);
+}
+END_TEST
+
 /* Experts in the host's memory do not count, and a model that is too large says how many layers of
  * them would make room. */
 START_TEST(experts_on_the_host)
@@ -306,7 +333,7 @@ END_TEST
 START_TEST(experts_by_rates)
 {
     const double rates[3] = {3, 0, 1};
-    const uint64_t memory[3] = {90000, 0, 0};
+    const uint64_t memory[3] = {90000, 0, 100000};
     tsr_model_rank_plan three[3];
     tsr_model_fit fit;
     const tsr_model_plan_params params = {
@@ -356,6 +383,7 @@ TESTS(model_plan)
 {
     tcase_add_test(tests, experts_are_planned);
     tcase_add_test(tests, experts_by_rates);
+    tcase_add_test(tests, experts_by_memory);
     tcase_add_test(tests, experts_on_the_host);
     tcase_add_test(tests, weights_are_kept_as_the_file_has_them);
     tcase_add_test(tests, params_are_checked);

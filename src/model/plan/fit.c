@@ -15,9 +15,12 @@ static uint64_t lack(const tsr_model_rank_plan *held, uint64_t memory_bytes)
 }
 
 /* Gives the bytes by which the rank that lacks the most exceeds its memory; 0: all fit. */
-static tsr_status missing(const tsr__model_plan *plan, const tsr_model_plan_params *p,
+static tsr_status missing(const tsr__model_plan *given, const tsr_model_plan_params *p,
                           const uint64_t *memory_bytes, uint64_t *out, int *rank)
 {
+    tsr__model_plan with_memory = *given; /* that of these ranks */
+    const tsr__model_plan *plan = &with_memory;
+    with_memory.memory_bytes = memory_bytes;
     tsr_model_rank_plan *held = tsr__calloc((size_t)p->ranks, sizeof *held);
     int *layers = tsr__calloc((size_t)p->stages, sizeof *layers);
     tsr_status status = held && layers ? TSR_OK : TSR_ERR_NO_MEMORY;

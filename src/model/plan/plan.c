@@ -56,15 +56,21 @@ typedef struct share {
     bool all_kv_heads; /* the rank has the parameters of all kv heads */
 } share;
 
-static tsr_status divide(int64_t length, int ranks, const tsr_partition_params *params,
-                         uint64_t align, tsr_shard_range *ranges)
+static tsr_status divide_within(int64_t length, int ranks, const tsr_partition_params *params,
+                                uint64_t align, const uint64_t *limits, tsr_shard_range *ranges)
 {
     tsr_partition_params partition = *params;
     partition.align = align;
-    partition.limits = NULL;
+    partition.limits = limits;
     if (partition.kind == TSR_PARTITION_EVEN)
         partition.kind = TSR_PARTITION_UNEVEN;
     return tsr_partition((uint64_t)length, ranks, &partition, ranges);
+}
+
+static tsr_status divide(int64_t length, int ranks, const tsr_partition_params *params,
+                         uint64_t align, tsr_shard_range *ranges)
+{
+    return divide_within(length, ranks, params, align, NULL, ranges);
 }
 
 /* Heads are divided by whole kv heads, if there is one for each rank. Otherwise every rank has the
@@ -88,15 +94,16 @@ static void take_heads(const tsr_model_layer *layer, bool by_kv_heads, const tsr
 
 /* Divides the MLP or the experts of a kind of layer. */
 static tsr_status divide_hidden(const tsr__kept *kept, const tsr__weights *weights, int kind,
-                                const tsr_partition_params *partition, tsr_shard_range *ranges,
-                                share *shares)
+                                const tsr_partition_params *partition, const uint64_t *limits,
+                                tsr_shard_range *ranges, share *shares)
 {
     const tsr_model_experts *experts = kept->config->kinds[kind]->experts;
     const int ranks = kept->ranks, kinds = kept->config->kind_count;
     tsr__kept_hidden hidden;
     uint64_t align_shared = 0;
     TSR__TRY(tsr__kept_divide_hidden(kept, weights, kind, &hidden));
-    TSR__TRY(divide(hidden.length, ranks, partition, hidden.align, ranges));
+    TSR__TRY(divide_within(hidden.length, ranks, partition, hidden.align,
+                           hidden.whole_experts ? limits : NULL, ranges));
     for (int r = 0; r < ranks; r++) {
         share *s = &shares[(size_t)r * (size_t)kinds];
         s->hidden = s->experts = (tsr_shard_range){0};
@@ -116,8 +123,8 @@ static tsr_status divide_hidden(const tsr__kept *kept, const tsr__weights *weigh
 
 /* Divides a kind of layer over the ranks of a stage. shares[r · kinds] is that of rank r. */
 static tsr_status divide_stage(const tsr__kept *kept, const tsr__weights *weights, int kind,
-                               const tsr_partition_params *partition, tsr_shard_range *ranges,
-                               share *shares)
+                               const tsr_partition_params *partition, const uint64_t *limits,
+                               tsr_shard_range *ranges, share *shares)
 {
     const tsr_model_layer *layer = kept->config->kinds[kind];
     const int ranks = kept->ranks, kinds = kept->config->kind_count;
@@ -128,7 +135,7 @@ static tsr_status divide_stage(const tsr__kept *kept, const tsr__weights *weight
                     ranges));
     for (int r = 0; r < ranks; r++)
         take_heads(layer, by_kv_heads, &ranges[r], &shares[(size_t)r * (size_t)kinds]);
-    TSR__TRY(divide_hidden(kept, weights, kind, partition, ranges, shares));
+    TSR__TRY(divide_hidden(kept, weights, kind, partition, limits, ranges, shares));
     TSR__TRY(divide(kept->config->vocabulary, ranks, partition, 0, ranges));
     for (int r = 0; r < ranks; r++)
         shares[(size_t)r * (size_t)kinds].vocabulary = ranges[r];
@@ -138,7 +145,8 @@ static tsr_status divide_stage(const tsr__kept *kept, const tsr__weights *weight
 /* The shares of all ranks, and the dtypes of their weights. */
 typedef struct division {
     tsr__kept kept;
-    share *shares; /* [ranks][kinds of layers] */
+    share *shares;    /* [ranks][kinds of layers] */
+    uint64_t *limits; /* [ranks]: the most whole experts of a layer for each rank; NULL: none */
 } division;
 
 /* Returns what a rank has of a layer; of layer −1, what is divided outside layers. */
@@ -151,6 +159,7 @@ static const share *share_of(const division *d, int rank, int layer)
 static void division_finish(division *d)
 {
     tsr__free(d->shares);
+    tsr__free(d->limits);
 }
 
 static tsr_status divide_stages(const tsr__model_plan *plan, const tsr_model_plan_params *p,
@@ -162,7 +171,7 @@ static tsr_status divide_stages(const tsr__model_plan *plan, const tsr_model_pla
         if (p->partition->rates)
             partition.rates = p->partition->rates + first;
         for (int kind = 0; kind < d->kept.config->kind_count; kind++)
-            TSR__TRY(divide_stage(&d->kept, plan->weights, kind, &partition, ranges,
+            TSR__TRY(divide_stage(&d->kept, plan->weights, kind, &partition, d->limits, ranges,
                                   d->shares + (size_t)first * (size_t)d->kept.config->kind_count +
                                       kind));
     }
@@ -189,8 +198,8 @@ static tsr_status check_cache(const tsr_model_config *c, const tsr_model_plan_pa
 }
 
 /* Call division_finish afterwards, also after an error. */
-static tsr_status division_init(const tsr__model_plan *plan, const tsr_model_plan_params *p,
-                                division *out)
+static tsr_status division_by_rates(const tsr__model_plan *plan, const tsr_model_plan_params *p,
+                                    division *out)
 {
     const int each = p->ranks / p->stages;
     *out = (division){0};
@@ -401,6 +410,90 @@ static void plan_rank(const tsr__model_plan *plan, const tsr_model_plan_params *
     out->total_bytes = out->weight_bytes + out->cache_bytes;
 }
 
+/* Returns the number of experts of each layer that has any, if these are whole on ranks and equally
+ * many in all layers; otherwise 0. */
+static int64_t whole_experts(const tsr__model_plan *plan, const division *d)
+{
+    const tsr_model_config *c = d->kept.config;
+    int64_t count = 0;
+    for (int kind = 0; kind < c->kind_count; kind++) {
+        const tsr_model_experts *experts = c->kinds[kind]->experts;
+        tsr__kept_hidden hidden;
+        if (!experts)
+            continue;
+        if (tsr__kept_divide_hidden(&d->kept, plan->weights, kind, &hidden) != TSR_OK ||
+            !hidden.whole_experts || (count > 0 && count != experts->count))
+            return 0;
+        count = experts->count;
+    }
+    return count;
+}
+
+/* Computes how many experts of each layer the memory of each rank holds. Returns whether a rank has
+ * more of them by its rate, and all ranks together have room for `count`. */
+static bool find_limits(const tsr__model_plan *plan, const tsr_model_plan_params *p,
+                        const division *d, uint64_t count, uint64_t *limits)
+{
+    const tsr_model_config *c = d->kept.config;
+    uint64_t each = 0, sum = 0;
+    bool exceeds = false;
+    for (int pass = 0; pass < 2; pass++) /* the first finds the bytes of one expert of each layer */
+        for (int r = 0; r < p->ranks; r++) {
+            tsr_model_rank_plan held = {.layers = c->layers};
+            plan_rank(plan, p, d, r, &held);
+            const uint64_t own = (uint64_t)held.experts, memory = plan->memory_bytes[r],
+                           fixed = held.total_bytes - held.expert_bytes;
+            if (pass == 0) {
+                each = own > 0 ? held.expert_bytes / own : each;
+                continue;
+            }
+            const double *rates = p->partition->rates;
+            limits[r] = rates && rates[r] == 0     ? 0
+                        : each == 0 || memory == 0 ? count
+                        : memory > fixed           ? tsr__min_u64((memory - fixed) / each, count)
+                                                   : 0;
+            exceeds = exceeds || own > limits[r];
+            sum += limits[r];
+        }
+    return exceeds && sum >= count;
+}
+
+/* Divides by rates. If ranks of the only stage have whole experts, and one has too little memory
+ * for its share of them, others that have room get more. Call division_finish afterwards, also
+ * after an error. */
+static tsr_status division_init(const tsr__model_plan *plan, const tsr_model_plan_params *p,
+                                division *out)
+{
+    TSR__TRY(division_by_rates(plan, p, out));
+    const int64_t count = p->stages == 1 && plan->memory_bytes ? whole_experts(plan, out) : 0;
+    if (count == 0)
+        return TSR_OK;
+    uint64_t *limits = tsr__calloc((size_t)p->ranks, sizeof *limits);
+    tsr_shard_range *ranges = tsr__calloc((size_t)p->ranks, sizeof *ranges);
+    tsr_status status = limits && ranges ? TSR_OK : TSR_ERR_NO_MEMORY;
+    if (status == TSR_OK && find_limits(plan, p, out, (uint64_t)count, limits)) {
+        out->limits = limits;
+        limits = NULL;
+        status = divide_stages(plan, p, ranges, out);
+    }
+    tsr__free(limits);
+    tsr__free(ranges);
+    return status;
+}
+
+tsr_status tsr__model_plan_limits(const tsr__model_plan *plan, const tsr_model_plan_params *p,
+                                  uint64_t **out)
+{
+    division d;
+    const tsr_status status = division_init(plan, p, &d);
+    if (status == TSR_OK) {
+        *out = d.limits;
+        d.limits = NULL;
+    }
+    division_finish(&d);
+    return status;
+}
+
 tsr_status tsr__model_plan_ranks(const tsr__model_plan *plan, const tsr_model_plan_params *p,
                                  const int *layers, tsr_model_rank_plan *out)
 {
@@ -490,6 +583,7 @@ tsr_status tsr_model_plan(const tsr_model_file *file, const tsr_model_plan_param
     if (p.context == 0)
         p.context = file->config->public.context;
     tsr_status status = tsr__model_plan_init(weights, &plan);
+    plan.memory_bytes = memory_bytes;
     if (status == TSR_OK)
         status = plan_all(&plan, &p, memory_bytes, ranks, fit);
     tsr__model_plan_finish(&plan);

@@ -59,6 +59,7 @@ static tsr_status create_block(tsr_stack *s, const tsr__stack_options *o, uint64
     tsr_partition_params heads = o->partition, hidden = o->partition, shared = o->partition;
     heads.align = division.heads;
     hidden.align = division.hidden;
+    hidden.limits = division.expert_limits;
     shared.align = division.shared;
     const bool is_long = tsr__layer_is_long(layer, o->context > 0 ? o->context : c->context);
     const float epsilon = (float)c->norm_epsilon;

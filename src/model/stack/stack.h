@@ -66,6 +66,7 @@ struct tsr_stack {
 typedef struct tsr__kind_division {
     uint64_t heads, hidden, shared;
     bool whole_experts;
+    const uint64_t *expert_limits; /* [ranks]: the most whole experts of each; NULL: no limits */
 } tsr__kind_division;
 
 typedef struct tsr__stack_options {
