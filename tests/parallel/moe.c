@@ -446,7 +446,6 @@ CASE(moe_blocks, "experts: frozen, in a block format")
 /* A layer of which each data-parallel rank has all (0) or some experts (1), after two equal
  * backward passes with this rank's tokens. */
 typedef struct data_run {
-    tsr_group *alone;
     tsr_layer *layer;
     tsr_fsdp *model;
     double *y, *dx;
@@ -457,6 +456,7 @@ typedef struct data_case {
     double towards[2];   /* added to the router's biases of the first two experts */
     const double *rates; /* of the ranks */
     tsr_op reduction;
+    tsr_group *data, *tensor;
 } data_case;
 
 static void lean_router(const tsr_layer *layer, const double towards[2])
@@ -470,25 +470,25 @@ static void lean_router(const tsr_layer *layer, const double towards[2])
     free(values);
 }
 
-static data_run train_over_data(const data_case *c, tsr_group *data, bool divided)
+static data_run train_over_data(const data_case *c, bool divided)
 {
+    const int rank = tsr_group_rank(c->data);
     moe_case own = c->moe;
     data_run run = {0};
     own.params.experts_over_data = divided;
-    OK(tsr_group_create(NULL, queue, NULL, &run.alone));
-    run.layer = layer_of(&own, run.alone);
+    run.layer = layer_of(&own, c->tensor);
     set_routers(run.layer);
     lean_router(run.layer, c->towards);
-    OK(tsr_fsdp_create(tsr_fsdp_params(.group = data, .unit_count = 1,
+    OK(tsr_fsdp_create(tsr_fsdp_params(.group = c->data, .unit_count = 1,
                                        .units = tsr_fsdp_unit(.layer = run.layer),
                                        .rates = c->rates,
                                        .gather = divided ? NULL : (const char *const[]){"*", NULL},
                                        .reduction = c->reduction),
                        &run.model));
-    const int64_t in = own.params.input_size,
-                  tokens = own.tokens > my_rank ? own.tokens - my_rank : 0, shape[] = {tokens, in};
-    double *x_values = numbers(40 + (uint64_t)my_rank, tokens * in + 1, TSR_F32),
-           *dy_values = numbers(60 + (uint64_t)my_rank, tokens * in + 1, TSR_F32);
+    const int64_t in = own.params.input_size, tokens = own.tokens > rank ? own.tokens - rank : 0,
+                  shape[] = {tokens, in};
+    double *x_values = numbers(40 + (uint64_t)rank, tokens * in + 1, TSR_F32),
+           *dy_values = numbers(60 + (uint64_t)rank, tokens * in + 1, TSR_F32);
     tsr_tensor *x = tensor_of(TSR_F32, 2, shape, x_values),
                *dy = tensor_of(TSR_F32, 2, shape, dy_values), *y = NULL, *dx = NULL;
     for (int pass = 0; pass < 2; pass++) {
@@ -518,7 +518,6 @@ static void finish_run(data_run *run)
 {
     tsr_fsdp_destroy(&run->model);
     tsr_layer_destroy(&run->layer);
-    tsr_group_destroy(&run->alone);
     free(run->y);
     free(run->dx);
 }
@@ -532,7 +531,10 @@ static void compare_shards(const data_case *c, const data_run *some, const data_
         OK(tsr_fsdp_get_shard(all->model, (uint64_t)i, &whole));
         const int64_t count = (int64_t)part.range.count;
         if (ranks > 1 && strstr(name, ".experts.")) {
-            const int64_t each = (int64_t)whole.range.count / c->moe.params.experts;
+            const int64_t here = tsr_layer_parameter(all->layer, i)->shard_dim == 0
+                                     ? tsr_layer_parameter(all->layer, i)->length
+                                     : c->moe.params.experts,
+                          each = (int64_t)whole.range.count / here;
             CHECK(count % each == 0 && (int64_t)part.range.start % each == 0,
                   "%s: %lld elements of experts of %lld", name, (long long)count, (long long)each);
         }
@@ -545,11 +547,12 @@ static void compare_shards(const data_case *c, const data_run *some, const data_
     }
 }
 
-static void run_over_data(const data_case *c, tsr_group *data)
+static void run_over_data(const data_case *c)
 {
-    data_run all = train_over_data(c, data, false), some = train_over_data(c, data, true);
+    const int rank = tsr_group_rank(c->data);
+    data_run all = train_over_data(c, false), some = train_over_data(c, true);
     const int64_t count =
-        (c->moe.tokens > my_rank ? c->moe.tokens - my_rank : 0) * c->moe.params.input_size;
+        (c->moe.tokens > rank ? c->moe.tokens - rank : 0) * c->moe.params.input_size;
     near_all("y", some.y, all.y, count, 1e-5);
     near_all("dx", some.dx, all.dx, count, 1e-5);
     compare_shards(c, &some, &all);
@@ -565,16 +568,51 @@ CASE(moe_over_data, "experts: over data-parallel ranks")
                                          .shared_size = 8, .shared_gate = true),
                            .route = ROUTE(.normalise = true),
                            .tokens = 11},
-                   .reduction = TSR_OP_SUM};
-    run_over_data(&c, group);
-    run_over_data(&c, staged);
+                   .reduction = TSR_OP_SUM,
+                   .data = group};
+    OK(tsr_group_create(NULL, queue, NULL, &c.tensor));
+    run_over_data(&c);
+    c.data = staged;
+    run_over_data(&c);
+    c.data = group;
     c.reduction = TSR_OP_AVG;
     c.towards[0] = c.towards[1] = 50; /* no token chooses the others */
-    run_over_data(&c, group);
+    run_over_data(&c);
+    c.data = staged;
     c.moe.tokens = 1; /* the other ranks have no token at all */
     if (ranks > 1)
         c.rates = rates; /* and rank 0 has no experts */
-    run_over_data(&c, staged);
+    run_over_data(&c);
+    tsr_group_destroy(&c.tensor);
+}
+
+/* Two tensor-parallel ranks have whole experts, or a part of each; two data-parallel ranks divide
+ * what they have. */
+CASE(moe_over_grid, "experts: over a grid of ranks")
+{
+    tsr_comm *rows = NULL, *columns = NULL;
+    data_case c = {.moe = {.params = MOE(.input_size = 12, .hidden_size = 9, .experts = 5,
+                                         .experts_used = 3, .router_bias = true, .bias = true),
+                           .route = ROUTE(.normalise = true),
+                           .tokens = 9,
+                           .uneven = true},
+                   .reduction = TSR_OP_SUM};
+    if (ranks != 4) {
+        case_skip("four ranks are needed");
+        return;
+    }
+    OK(tsr_comm_split(world, my_rank / 2, my_rank, &rows));
+    OK(tsr_comm_split(world, my_rank % 2, my_rank, &columns));
+    OK(tsr_group_create(rows, queue, NULL, &c.tensor));
+    OK(tsr_group_create(columns, queue, NULL, &c.data));
+    for (int whole = 0; whole < 2; whole++) {
+        c.moe.params.whole_experts = whole != 0;
+        run_over_data(&c);
+    }
+    tsr_group_destroy(&c.data);
+    tsr_group_destroy(&c.tensor);
+    tsr_comm_destroy(&rows);
+    tsr_comm_destroy(&columns);
 }
 
 /* Plans of the caller that divide experts, or that always gather them, are refused. */
