@@ -63,7 +63,8 @@ static const cli_option options[] = {
      .read = cli_read_layers, .user = &chosen.stages.layers},
     {"experts", "HOW",
      "ranks have a part of each expert (inside) or some experts (whole) (default: inside, unless "
-     "its quantisation blocks make the parts too unequal)",
+     "its quantisation blocks make the parts too unequal); host, or host:LAYERS for the first "
+     "layers, keeps experts in the host's memory, also as whole,host",
      .read = cli_read_experts, .user = &chosen.stages.experts},
     {"memory", "LIST",
      "device memory of each rank for weights and cache, such as 8G,12G, or one value for all; "
