@@ -363,6 +363,8 @@ START_TEST(agrees_with_doubles_for_documents)
         {{.batch = 1, .heads = 2, .kv_heads = 1, .q_len = 150, .kv_len = 700, .head_dim = 16}, 260},
     };
     const int number = _i % 4;
+    if (_i >= 4 && gpu->traits.device_class != TSR__CLASS_LAVAPIPE)
+        SKIP("only lavapipe has another kernel for starts without gaps");
     gpu_random random = {(uint64_t)_i + 700};
     char name[128];
     problem p = {.dtypes = mixtures[0], .c = cases[number].c};
