@@ -43,8 +43,12 @@ server server_begin(const char *arguments)
 
 void server_await_ready(server *s)
 {
-    char line[512] = "";
-    ck_assert_ptr_nonnull(fgets(line, sizeof line, s->out));
+    char line[512] = "", said[8192] = "";
+    if (fgets(line, sizeof line, s->out) == NULL) {
+        rewind(s->err);
+        said[fread(said, 1, sizeof said - 1, s->err)] = '\0';
+        ck_abort_msg("the server has ended: %s", said);
+    }
     const char *port = strstr(line, "http://127.0.0.1:");
     ck_assert_msg(port != NULL, "%s", line);
     s->port = atoi(port + strlen("http://127.0.0.1:"));

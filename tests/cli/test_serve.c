@@ -381,6 +381,28 @@ START_TEST(a_full_queue_refuses)
 }
 END_TEST
 
+/* A request of four texts, two of which run, is no waiting one: another one may wait. */
+START_TEST(several_texts_are_one_request)
+{
+    int clients[2];
+    for (int i = 0; i < 2; i++) {
+        clients[i] = server_ask(&shared, "POST", "/v1/completions", "",
+                                i == 0 ? "{" PROMPT ", \"max_tokens\": 200, \"n\": 4}"
+                                       : "{" PROMPT ", \"max_tokens\": 5, \"n\": 3}");
+        server_await(&shared, "requests_waiting", i == 0 ? 2 : 4);
+    }
+    json_t *json = server_post(&shared, 429, "/v1/completions", "{" PROMPT "}");
+    ck_assert_str_eq(tool_text(tool_member(json, "error"), "message"),
+                     "1 request is already waiting; try again later");
+    json_decref(json);
+    for (int i = 0; i < 2; i++) {
+        reply r = server_hear(clients[i]);
+        ck_assert_int_eq(r.status, 200);
+        free(r.text);
+    }
+}
+END_TEST
+
 /* Clients that go away, with and without a stream, while running and while waiting. */
 START_TEST(texts_of_absent_clients_end)
 {
@@ -449,7 +471,8 @@ START_TEST(benchmarks_measure_servers)
 {
     char arguments[256];
     snprintf(arguments, sizeof arguments,
-             "bench serve http://127.0.0.1:%d/v1 --streams 1,2 --tokens 6 --prompt-words 60 --rounds 1 --json",
+             "bench serve http://127.0.0.1:%d/v1 --streams 1,2 --tokens 6 --prompt-words 60 "
+             "--rounds 1 --json",
              shared.port);
     json_t *json = tool_json(arguments, "tessera.bench.serve");
     const json_t *one = json_array_get(tool_member(json, "servers"), 0);
@@ -783,6 +806,7 @@ TESTS(serve)
     tcase_add_test(tests, tokens_go_both_ways);
     tcase_add_test(tests, large_bodies_are_refused);
     tcase_add_test(tests, a_full_queue_refuses);
+    tcase_add_test(tests, several_texts_are_one_request);
     tcase_add_test(tests, texts_of_absent_clients_end);
     tcase_add_test(tests, prompts_are_found_again);
 #if TEST_HAVE_BENCH

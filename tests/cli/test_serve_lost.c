@@ -192,9 +192,11 @@ START_TEST(lost_ranks_cost_no_request)
     fprintf(stderr, "TEST_LOST_SEED=%u\n", seed);
     server s = server_begin("launch -n 3 --respawn 1000 --no-prefix -- " TEST_TOOL " " SERVE
                             "--parallel 16 --lost-after 10");
-    pause_ms(200 + choose(1000));
-    const pid_t victim = find_victim(&s, choose(16), 0);
-    ck_assert_int_gt(victim, 0);
+    pid_t victim = 0;
+    while (victim == 0) {
+        pause_ms(choose(500));
+        victim = find_victim(&s, choose(16), 0);
+    }
     ck_assert_int_eq(kill(victim, SIGKILL), 0);
     server_await_ready(&s);
     for (int i = 0; i < KINDS; i++)
@@ -215,7 +217,8 @@ START_TEST(lost_ranks_cost_no_request)
     for (int i = 0; i < KINDS; i++)
         free(wanted[i]);
     const char *said = stop_and_hear(&s);
-    ck_assert_msg(strstr(said, "ranks go on") != NULL && strstr(said, "ranks have joined") != NULL,
+    ck_assert_msg(rounds == 0 || (strstr(said, "ranks go on") != NULL &&
+                                  strstr(said, "ranks have joined") != NULL),
                   "%s", said);
 }
 END_TEST

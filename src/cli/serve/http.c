@@ -225,8 +225,8 @@ static void generate(serve_server *server, exchange *c, bool chat)
     else if (server->unavailable[0] != '\0')
         serve_refuse(&c->problem, 503, "", "%s", server->unavailable);
     else if (!serve_enqueue(server, r))
-        serve_refuse(&c->problem, 429, "", "%d requests wait already; try again later",
-                     server->waiting_requests);
+        serve_refuse(&c->problem, 429, "", "%d request%s already waiting; try again later",
+                     server->waiting_requests, server->waiting_requests == 1 ? " is" : "s are");
     pthread_mutex_unlock(&server->lock);
 }
 

@@ -43,7 +43,6 @@ static tsr_status serve(serve_server *s, serve_schedule *d)
         tsr_status status = serve_open(s);
         if (status == TSR_OK) {
             serve_catch_signals(s->listens);
-            inference_report("restartable serve");
             if (s->listens && !s->ready)
                 say_ready(s);
             status = serve_schedule_run(d, &ends);
@@ -65,6 +64,8 @@ static tsr_status serve(serve_server *s, serve_schedule *d)
 /* Joins the job, listens on rank 0, and serves. */
 static int begin(serve_server *s)
 {
+    /* Until the ranks are connected, the launcher can only start all of them again. */
+    inference_report("restartable serve");
     tsr_status status = inference_join(&s->job);
     s->listens = status == TSR_OK && s->job.first;
     if (s->listens) {
