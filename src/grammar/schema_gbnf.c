@@ -114,26 +114,22 @@ static const char *const type_names[] = {"object",  "array",   "string", "number
 
 static tsr_status read_schema(const tsr__schema_writer *w, size_t at, schema *out)
 {
-    char key[TSR__JSON_TEXT];
     uint64_t seen = 0;
-    bool more;
-    tsr__json json = tsr__schema_at(w, at);
+    tsr__schema_items members = tsr__schema_items_of(w, at, '{');
     *out = (schema){.at = at};
-    TSR__TRY(tsr__json_enter(&json, '{'));
-    for (;;) {
-        TSR__TRY(tsr__json_member(&json, key, &more));
-        if (!more)
-            return TSR_OK;
-        const int number = tsr__json_find(keyword_names, key);
+    while (tsr__schema_next(&members)) {
+        const tsr__json *json = &members.json;
+        const int number = tsr__json_find(keyword_names, members.key);
         if (number < 0)
-            return tsr__schema_unsupported(w, json.key_at, "the keyword '%.80s'", key);
+            return tsr__schema_unsupported(w, json->key_at, "the keyword '%.80s'", members.key);
         if (seen >> number & 1)
-            return tsr__json_fail(&json, json.key_at, "the keyword '%.80s' is there twice", key);
+            return tsr__json_fail(json, json->key_at, "the keyword '%.80s' is there twice",
+                                  members.key);
         seen |= UINT64_C(1) << number;
         if (number < FIRST_IGNORED)
-            out->keywords[number] = json.at;
-        TSR__TRY(tsr__json_skip(&json));
+            out->keywords[number] = members.at;
     }
+    return members.status;
 }
 
 /* Reads a number of items or characters; `missing` if there is none. */
@@ -251,24 +247,19 @@ static tsr_status put_number_type(tsr__schema_writer *w, const schema *s)
 /* A list whose first items have schemas of their own, all of which are there. */
 static tsr_status put_tuple(tsr__schema_writer *w, const schema *s)
 {
-    const size_t items = s->keywords[ITEMS];
-    bool more, any = false;
+    const size_t items = s->keywords[ITEMS], prefix = s->keywords[PREFIX_ITEMS];
     if (s->keywords[MIN_ITEMS] != 0 || s->keywords[MAX_ITEMS] != 0)
         return tsr__schema_unsupported(w, s->at, "prefixItems beside minItems or maxItems");
-    tsr__json json = tsr__schema_at(w, s->keywords[PREFIX_ITEMS]);
-    TSR__TRY(tsr__json_enter(&json, '['));
+    tsr__schema_items list = tsr__schema_items_of(w, prefix, '[');
     TSR__TRY(tsr__schema_put(w, "\"[\" ws "));
-    for (;; any = true) {
-        TSR__TRY(tsr__json_element(&json, &more));
-        if (!more)
-            break;
-        if (any)
+    while (tsr__schema_next(&list)) {
+        if (list.number > 0)
             TSR__TRY(tsr__schema_put(w, "\",\" ws "));
-        TSR__TRY(tsr__schema_put_rule(w, json.at));
-        TSR__TRY(tsr__json_skip(&json));
+        TSR__TRY(tsr__schema_put_rule(w, list.at));
     }
-    if (!any)
-        return tsr__json_fail(&json, s->keywords[PREFIX_ITEMS], "prefixItems is empty");
+    TSR__TRY(list.status);
+    if (list.number == 0)
+        return tsr__json_fail(&list.json, prefix, "prefixItems is empty");
     tsr__json rest = tsr__schema_at(w, items);
     if (items != 0 && tsr__json_peek(&rest) != 'f') {
         TSR__TRY(tsr__schema_put(w, "(\",\" ws "));
@@ -333,35 +324,33 @@ static unsigned implied_types(const schema *s)
     return types;
 }
 
+/* Adds the type that a string at an offset names. */
+static tsr_status read_type(const tsr__schema_writer *w, size_t at, unsigned *types)
+{
+    tsr__json json = tsr__schema_at(w, at);
+    TSR__TRY(tsr__json_string(&json, w->json.size + 1, w->scratch));
+    const int number = tsr__json_find(type_names, w->scratch);
+    if (number < 0)
+        return tsr__json_fail(&json, at, "there is no type '%.80s'", w->scratch);
+    *types |= 1U << number;
+    return TSR_OK;
+}
+
 /* Reads `type`, a name or a list of names, as a set of bits. */
 static tsr_status read_types(const tsr__schema_writer *w, const schema *s, unsigned *out)
 {
     const size_t at = s->keywords[TYPE];
     tsr__json json = tsr__schema_at(w, at);
-    bool more = true;
     *out = at == 0 ? implied_types(s) : 0;
     if (at == 0)
         return TSR_OK;
-    const bool list = tsr__json_peek(&json) == '[';
-    if (list)
-        TSR__TRY(tsr__json_enter(&json, '['));
-    for (;;) {
-        if (list)
-            TSR__TRY(tsr__json_element(&json, &more));
-        if (!more)
-            break;
-        const size_t name = json.at;
-        TSR__TRY(tsr__json_string(&json, w->json.size + 1, w->scratch));
-        const int number = tsr__json_find(type_names, w->scratch);
-        if (number < 0)
-            return tsr__json_fail(&json, name, "there is no type '%.80s'", w->scratch);
-        *out |= 1U << number;
-        if (!list)
-            break;
-    }
-    if (*out == 0)
-        return tsr__json_fail(&json, at, "the list of types is empty");
-    return TSR_OK;
+    if (tsr__json_peek(&json) != '[')
+        return read_type(w, json.at, out);
+    tsr__schema_items list = tsr__schema_items_of(w, at, '[');
+    while (tsr__schema_next(&list))
+        TSR__TRY(read_type(w, list.at, out));
+    TSR__TRY(list.status);
+    return *out != 0 ? TSR_OK : tsr__json_fail(&json, at, "the list of types is empty");
 }
 
 /* Values ------------------------------------------------------------------------------------- */
@@ -389,43 +378,35 @@ static bool has_type(tsr__json json, unsigned types)
 static tsr_status put_enum(tsr__schema_writer *w, const schema *s, unsigned types)
 {
     const size_t at = s->keywords[ENUM];
-    tsr__json json = tsr__schema_at(w, at);
-    bool more, any = false;
-    TSR__TRY(tsr__json_enter(&json, '['));
-    for (;;) {
-        TSR__TRY(tsr__json_element(&json, &more));
-        if (!more)
-            break;
-        if (has_type(json, types)) {
-            if (any)
-                TSR__TRY(tsr__schema_put(w, "| "));
-            TSR__TRY(tsr__schema_put_value(w, json.at));
-            any = true;
-        }
-        TSR__TRY(tsr__json_skip(&json));
+    bool any = false;
+    tsr__schema_items list = tsr__schema_items_of(w, at, '[');
+    while (tsr__schema_next(&list)) {
+        if (!has_type(tsr__schema_at(w, list.at), types))
+            continue;
+        if (any)
+            TSR__TRY(tsr__schema_put(w, "| "));
+        TSR__TRY(tsr__schema_put_value(w, list.at));
+        any = true;
     }
-    return any ? TSR_OK : tsr__json_fail(&json, at, "enum has no value of the schema's type");
+    TSR__TRY(list.status);
+    return any ? TSR_OK : tsr__json_fail(&list.json, at, "enum has no value of the schema's type");
 }
 
 /* anyOf, oneOf and allOf, of which only the last may not have several schemas. */
 static tsr_status put_alternatives(tsr__schema_writer *w, const schema *s, keyword which)
 {
-    tsr__json json = tsr__schema_at(w, s->keywords[which]);
-    bool more;
-    TSR__TRY(tsr__json_enter(&json, '['));
-    for (int count = 0;; count++) {
-        TSR__TRY(tsr__json_element(&json, &more));
-        if (!more)
-            return count > 0 ? TSR_OK
-                             : tsr__json_fail(&json, s->keywords[which], "%s is empty",
-                                              keyword_names[which]);
-        if (count > 0 && which == ALL_OF)
-            return tsr__schema_unsupported(w, s->keywords[which], "allOf with several schemas");
-        if (count > 0)
+    const size_t at = s->keywords[which];
+    tsr__schema_items list = tsr__schema_items_of(w, at, '[');
+    while (tsr__schema_next(&list)) {
+        if (list.number > 0 && which == ALL_OF)
+            return tsr__schema_unsupported(w, at, "allOf with several schemas");
+        if (list.number > 0)
             TSR__TRY(tsr__schema_put(w, "| "));
-        TSR__TRY(tsr__schema_put_rule(w, json.at));
-        TSR__TRY(tsr__json_skip(&json));
+        TSR__TRY(tsr__schema_put_rule(w, list.at));
     }
+    TSR__TRY(list.status);
+    return list.number > 0 ? TSR_OK
+                           : tsr__json_fail(&list.json, at, "%s is empty", keyword_names[which]);
 }
 
 /* References --------------------------------------------------------------------------------- */
@@ -434,27 +415,22 @@ static tsr_status put_alternatives(tsr__schema_writer *w, const schema *s, keywo
 static tsr_status enter_member(const tsr__schema_writer *w, const char *name, size_t *at,
                                bool *found)
 {
-    char key[TSR__JSON_TEXT];
     tsr__json json = tsr__schema_at(w, *at);
-    const bool list = tsr__json_peek(&json) == '[';
+    const char bracket = tsr__json_peek(&json);
     char number[24];
     *found = false;
-    if (!list && tsr__json_peek(&json) != '{')
+    if (bracket != '[' && bracket != '{')
         return TSR_OK;
-    TSR__TRY(tsr__json_enter(&json, list ? '[' : '{'));
-    for (size_t i = 0;; i++) {
-        bool more;
-        TSR__TRY(list ? tsr__json_element(&json, &more) : tsr__json_member(&json, key, &more));
-        if (!more)
-            return TSR_OK;
-        snprintf(number, sizeof number, "%zu", i);
-        if (strcmp(list ? number : key, name) == 0) {
-            *at = json.at;
+    tsr__schema_items items = tsr__schema_items_of(w, *at, bracket);
+    while (tsr__schema_next(&items)) {
+        snprintf(number, sizeof number, "%zu", items.number);
+        if (strcmp(bracket == '[' ? number : items.key, name) == 0) {
+            *at = items.at;
             *found = true;
             return TSR_OK;
         }
-        TSR__TRY(tsr__json_skip(&json));
     }
+    return items.status;
 }
 
 /* Decodes a part of a JSON pointer: ~1 is a slash and ~0 a tilde. */

@@ -27,6 +27,25 @@ tsr_status tsr__schema_unsupported(const tsr__schema_writer *writer, size_t at, 
 /* Returns a reader of the value at an offset. */
 tsr__json tsr__schema_at(const tsr__schema_writer *writer, size_t at);
 
+/* The values of a list, or the members of an object:
+ *
+ *     tsr__schema_items items = tsr__schema_items_of(w, at, '[');
+ *     while (tsr__schema_next(&items)) … the value at items.at …
+ *     TSR__TRY(items.status); */
+typedef struct tsr__schema_items {
+    tsr__json json;
+    char bracket;
+    tsr_status status;
+    size_t at;     /* the offset of the value */
+    size_t number; /* of values before it; at the end, of all */
+    bool begun;
+    char key[TSR__JSON_TEXT]; /* the member's name */
+} tsr__schema_items;
+tsr__schema_items tsr__schema_items_of(const tsr__schema_writer *writer, size_t at, char bracket);
+/* Goes to the next value. Returns false at the end, and after an error, which is in items->status.
+ */
+bool tsr__schema_next(tsr__schema_items *items);
+
 /* Gives the number of the rule of the schema at an offset, which is added if it is new. */
 tsr_status tsr__schema_find_rule(tsr__schema_writer *writer, size_t at, size_t *out) TSR_NODISCARD;
 

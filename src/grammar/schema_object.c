@@ -59,35 +59,23 @@ static tsr_status sort_names(const properties *p, const property ***out)
 
 static tsr_status read_properties(const tsr__schema_writer *w, size_t at, properties *out)
 {
-    char key[TSR__JSON_TEXT];
-    bool more;
     if (at == 0)
         return TSR_OK;
-    tsr__json json = tsr__schema_at(w, at);
-    TSR__TRY(tsr__json_enter(&json, '{'));
-    for (;;) {
-        TSR__TRY(tsr__json_member(&json, key, &more));
-        if (!more)
-            return TSR_OK;
-        TSR__TRY(add_property(out, key, json.at, false));
-        TSR__TRY(tsr__json_skip(&json));
-    }
+    tsr__schema_items members = tsr__schema_items_of(w, at, '{');
+    while (tsr__schema_next(&members))
+        TSR__TRY(add_property(out, members.key, members.at, false));
+    return members.status;
 }
 
 /* Marks the names in `required`. Those without a schema become properties, too. */
 static tsr_status read_required(const tsr__schema_writer *w, const tsr__schema_object *o,
                                 const property **sorted, size_t count, properties *out)
 {
-    bool more;
     if (o->required == 0)
         return TSR_OK;
-    tsr__json json = tsr__schema_at(w, o->required);
-    TSR__TRY(tsr__json_enter(&json, '['));
-    for (;;) {
-        TSR__TRY(tsr__json_element(&json, &more));
-        if (!more)
-            return TSR_OK;
-        const size_t at = json.at;
+    tsr__schema_items list = tsr__schema_items_of(w, o->required, '[');
+    while (tsr__schema_next(&list)) {
+        tsr__json json = tsr__schema_at(w, list.at);
         TSR__TRY(tsr__json_string(&json, w->json.size + 1, w->scratch));
         const property wanted = {.name = w->scratch}, *key = &wanted;
         const property **found =
@@ -95,14 +83,15 @@ static tsr_status read_required(const tsr__schema_writer *w, const tsr__schema_o
         if (found)
             out->list[*found - out->list].required = true;
         else if (o->additional != 0 && !out->more)
-            return tsr__json_fail(&json, at,
+            return tsr__json_fail(&json, list.at,
                                   "the required property '%.80s' has no schema, and "
                                   "additionalProperties is false",
                                   w->scratch);
         else
             return tsr__schema_unsupported(
-                w, at, "the required property '%.80s' has no schema, which", w->scratch);
+                w, list.at, "the required property '%.80s' has no schema, which", w->scratch);
     }
+    return list.status;
 }
 
 static tsr_status read(const tsr__schema_writer *w, const tsr__schema_object *o, properties *out)

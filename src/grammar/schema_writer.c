@@ -24,6 +24,28 @@ tsr__json tsr__schema_at(const tsr__schema_writer *w, size_t at)
     return json;
 }
 
+tsr__schema_items tsr__schema_items_of(const tsr__schema_writer *w, size_t at, char bracket)
+{
+    tsr__schema_items items = {.json = tsr__schema_at(w, at), .bracket = bracket};
+    items.status = tsr__json_enter(&items.json, bracket);
+    return items;
+}
+
+bool tsr__schema_next(tsr__schema_items *items)
+{
+    bool more = false;
+    if (items->status == TSR_OK && items->begun) {
+        items->number++;
+        items->status = tsr__json_skip(&items->json);
+    }
+    items->begun = true;
+    if (items->status == TSR_OK)
+        items->status = items->bracket == '{' ? tsr__json_member(&items->json, items->key, &more)
+                                              : tsr__json_element(&items->json, &more);
+    items->at = items->json.at;
+    return items->status == TSR_OK && more;
+}
+
 tsr_status tsr__schema_put(tsr__schema_writer *w, const char *format, ...)
 {
     char text[256];

@@ -2,6 +2,7 @@
  * tokens and finds the same end. Only the rank that chooses computes masks. */
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -47,6 +48,23 @@ static void allow(tsr_generator *g, const int32_t *tokens, int count)
             g->mask[tokens[i] / 32] |= UINT32_C(1) << (tokens[i] % 32);
 }
 
+/* Copies the logits of which the bits are set; the others become −inf. Most words of a mask have no
+ * bit or all. Sets *found if there is one above −inf, or a NaN. */
+static void copy_allowed(const float *logits, int count, uint32_t bits, float *out, bool *found)
+{
+    if (bits == UINT32_MAX) {
+        memcpy(out, logits, (size_t)count * sizeof *out);
+    } else {
+        for (int i = 0; i < count; i++)
+            out[i] = -INFINITY;
+        for (int i = 0; i < count && bits != 0; i++)
+            if (bits >> i & 1)
+                out[i] = logits[i];
+    }
+    for (int i = 0; i < count && bits != 0 && !*found; i++)
+        *found = out[i] != -INFINITY;
+}
+
 tsr_status tsr__limit_logits(tsr_generator *g, const tsr__sequence *s, const float **logits,
                              bool *stuck)
 {
@@ -61,11 +79,12 @@ tsr_status tsr__limit_logits(tsr_generator *g, const tsr__sequence *s, const flo
         if (!s->ignore_end)
             allow(g, c->end, c->end_count);
     }
-    for (int64_t i = 0; i < c->vocabulary; i++) {
-        const bool allowed = g->mask[i / 32] >> (i % 32) & 1;
-        g->allowed[i] = allowed ? (*logits)[i] : -INFINITY;
-        *stuck = *stuck && g->allowed[i] == -INFINITY;
+    bool found = false;
+    for (int64_t first = 0; first < c->vocabulary; first += 32) {
+        const int count = c->vocabulary - first < 32 ? (int)(c->vocabulary - first) : 32;
+        copy_allowed(*logits + first, count, g->mask[first / 32], g->allowed + first, &found);
     }
+    *stuck = !found;
     *logits = g->allowed;
     return TSR_OK;
 }
