@@ -737,12 +737,93 @@ START_TEST(deadlines_end_requests)
 }
 END_TEST
 
+/* Writes an adapter of the queries of all layers, which changes texts. */
+static void write_adapter(const char *folder)
+{
+    enum { LAYERS = 5, WIDTH = 64, RANK = 2, HALF = WIDTH * RANK };
+    static float values[LAYERS * 2 * HALF];
+    char path[128], header[4096];
+    size_t used = 0;
+    for (int i = 0; i < LAYERS * 2; i++)
+        used += (size_t)snprintf(
+            header + used, sizeof header - used,
+            "%c\"base_model.model.model.layers.%d.self_attn.q_proj.lora_%c.weight\":{\"dtype\":"
+            "\"F32\",\"shape\":[%d,%d],\"data_offsets\":[%d,%d]}",
+            i == 0 ? '{' : ',', i / 2, i % 2 ? 'B' : 'A', i % 2 ? WIDTH : RANK,
+            i % 2 ? RANK : WIDTH, 4 * HALF * i, 4 * HALF * (i + 1));
+    used += (size_t)snprintf(header + used, sizeof header - used, "}");
+    for (int i = 0; i < LAYERS * 2 * HALF; i++)
+        values[i] = (float)(i * 37 % 101 - 50) * 0.01f;
+    snprintf(path, sizeof path, "%s/adapter_config.json", folder);
+    FILE *file = fopen(path, "w");
+    ck_assert(file && fputs("{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 4}", file) >= 0 &&
+              fclose(file) == 0);
+    snprintf(path, sizeof path, "%s/adapter_model.safetensors", folder);
+    file = fopen(path, "wb");
+    ck_assert_ptr_nonnull(file);
+    for (int i = 0; i < 8; i++)
+        fputc((int)((uint64_t)used >> (8 * i) & 255), file);
+    fwrite(header, 1, used, file);
+    fwrite(values, sizeof values, 1, file);
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+/* Requests choose adapters by `model` or `lora`, and get what `generate --lora` writes. */
+static void check_adapters(const server *s, const char *folder, const char *base)
+{
+    static const struct {
+        const char *members, *model, *scale;
+    } cases[] = {{"\"model\": \"pets\",", "pets", ""},
+                 {"\"model\": \"stories\", \"lora\": \"half\",", "half", ":0.5"},
+                 {"\"model\": \"pets\", \"lora\": \"pets\",", "pets", ""}};
+    static const struct {
+        int status;
+        const char *members, *sentence;
+    } wrong[] = {{404, "\"model\": \"cats\",", "the model is 'stories', not 'cats'"},
+                 {404, "\"lora\": \"cats\",", "the model 'stories' has no adapter 'cats'"},
+                 {400, "\"lora\": 1,", "the model 'stories' has no adapter '(not a string)'"},
+                 {400, "\"model\": \"pets\", \"lora\": \"half\",",
+                  "model and lora name two adapters, 'pets' and 'half'"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char arguments[512];
+        snprintf(arguments, sizeof arguments,
+                 "generate " MODEL " --lora %s%s --greedy --json -n 40 --ids 1,403,407,261,378",
+                 folder, cases[i].scale);
+        json_t *wanted = tool_json(arguments, "tessera.generate");
+        json_t *json = server_post(s, 200, "/v1/completions", "{%s " PROMPT ", \"max_tokens\": 40}",
+                                   cases[i].members);
+        ck_assert_str_eq(tool_text(server_choice(json), "text"),
+                         tool_text(wanted, "generated_text"));
+        ck_assert_str_ne(tool_text(server_choice(json), "text"), base);
+        ck_assert_str_eq(tool_text(json, "model"), cases[i].model);
+        json_decref(json);
+        json_decref(wanted);
+    }
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        json_t *json =
+            server_post(s, wrong[i].status, "/v1/completions", "{%s " PROMPT "}", wrong[i].members);
+        ck_assert_str_eq(tool_text(tool_member(json, "error"), "message"), wrong[i].sentence);
+        json_decref(json);
+    }
+    reply r = server_call(s, "GET", "/v1/models", "");
+    ck_assert_ptr_nonnull(strstr(r.body, "\"id\":\"stories\""));
+    ck_assert_ptr_nonnull(strstr(r.body, "\"id\":\"pets\""));
+    ck_assert_ptr_nonnull(strstr(r.body, "\"id\":\"half\""));
+    ck_assert_ptr_nonnull(strstr(r.body, "\"parent\":\"stories\""));
+    free(r.text);
+}
+
 START_TEST(ranks_serve_together)
 {
     if (!TEST_HAVE_UCX)
         SKIP("the library was built without UCX");
-    char *wanted = generated(40);
-    server s = server_start("launch -n 2 -- " TEST_TOOL " " SERVE "--parallel 2");
+    char *wanted = generated(40), folder[] = "/tmp/tessera-adapter-XXXXXX", command[512];
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    write_adapter(folder);
+    snprintf(command, sizeof command,
+             "launch -n 2 -- " TEST_TOOL " " SERVE "--parallel 2 --lora pets=%s --lora half=%s:0.5",
+             folder, folder);
+    server s = server_start(command);
     for (int i = 0; i < 2; i++) {
         json_t *json = server_post(&s, 200, "/v1/completions", "{" PROMPT ", \"max_tokens\": 40}");
         ck_assert_str_eq(tool_text(server_choice(json), "text"), wanted);
@@ -755,13 +836,27 @@ START_TEST(ranks_serve_together)
                   text);
     json_decref(json);
     ck_assert_double_eq(server_metric(&s, "ranks"), 2);
+    check_adapters(&s, folder, wanted);
     server_stop(&s);
+    tests_remove(folder);
     free(wanted);
 }
 END_TEST
 
 START_TEST(mistakes_are_named)
 {
+    tool_refuses("serve x --lora y",
+                 "tessera: serve: --lora takes NAME=PATH, and perhaps :SCALE, not 'y'\n");
+    tool_refuses("serve x --lora =y",
+                 "tessera: serve: --lora takes NAME=PATH, and perhaps :SCALE, not '=y'\n");
+    tool_refuses("serve x --lora a=y --lora a=z",
+                 "tessera: serve: --lora has two adapters called 'a'\n");
+    tool_refuses("serve x --lora x=y",
+                 "tessera: serve: --lora x=…: the name is that of the model\n");
+    tool_refuses("serve x --lora a\xff=y",
+                 "tessera: serve: --lora a\\xff=…: the name is not UTF-8\n");
+    tool_fails("serve " MODEL " --port 0 --lora a=/proc/nowhere",
+               "tessera: serve: --lora /proc/nowhere: ");
     tool_refuses("serve", "tessera: serve: missing MODEL, a folder or a file\n");
     tool_refuses("serve x --api-key-file k --no-api-key",
                  "tessera: serve: --api-key-file and --no-api-key contradict each other\n");

@@ -17,8 +17,9 @@ typedef struct inference_draft {
     int tokens;
 } inference_draft;
 
-/* An adapter of --lora: PATH or PATH:SCALE. */
+/* An adapter of --lora: PATH or PATH:SCALE, or with a name NAME=PATH. */
 typedef struct inference_adapter {
+    char *name; /* free it with free(); NULL: none, and all sequences have the adapter */
     char *path; /* free it with free() */
     double scale;
 } inference_adapter;
@@ -137,6 +138,8 @@ extern inference_options inference_chosen;
 
 /* The part of INFERENCE_LORA_OPTION. */
 bool inference_read_adapter(void *user, const char *text, char *problem, size_t size);
+/* The same for NAME=PATH[:SCALE]. Sequences choose such an adapter. */
+bool inference_read_named_adapter(void *user, const char *text, char *problem, size_t size);
 void inference_free_adapters(void);
 
 /* The parts of INFERENCE_FORMAT_OPTION. */

@@ -163,11 +163,13 @@ static tsr_status load_adapters(inference_job *j)
         const inference_adapter *a = &inference_chosen.adapters[i];
         const tsr_lora_params params = {.struct_size = sizeof params,
                                         .stack = tsr_model_stack(j->model),
-                                        .name = a->path,
+                                        .name = a->name != NULL ? a->name : a->path,
                                         .scale = a->scale != 0 ? a->scale : TSR_ZERO};
         status = tsr_lora_load(a->path, &params, &j->adapters[i]);
         if (status != TSR_OK)
             snprintf(j->problem, sizeof j->problem, "--lora %s: %s", a->path, tsr_last_error());
+        if (a->name != NULL)
+            tsr_lora_set_enabled(j->adapters[i], false);
     }
     return status;
 }

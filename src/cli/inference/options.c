@@ -43,10 +43,35 @@ bool inference_read_adapter(void *user, const char *text, char *problem, size_t 
     return true;
 }
 
+bool inference_read_named_adapter(void *user, const char *text, char *problem, size_t size)
+{
+    inference_options *o = &inference_chosen;
+    const char *equals = strchr(text, '=');
+    const size_t length = equals != NULL ? (size_t)(equals - text) : 0;
+    if (length == 0) {
+        snprintf(problem, size, "takes NAME=PATH, and perhaps :SCALE, not '%.80s'", text);
+        return false;
+    }
+    for (int i = 0; i < o->adapter_count; i++)
+        if (strlen(o->adapters[i].name) == length &&
+            strncmp(o->adapters[i].name, text, length) == 0) {
+            snprintf(problem, size, "has two adapters called '%.80s'", o->adapters[i].name);
+            return false;
+        }
+    if (!inference_read_adapter(user, equals + 1, problem, size))
+        return false;
+    char *name = cli_alloc(length + 1, 1);
+    memcpy(name, text, length);
+    o->adapters[o->adapter_count - 1].name = name;
+    return true;
+}
+
 void inference_free_adapters(void)
 {
-    for (int i = 0; i < inference_chosen.adapter_count; i++)
+    for (int i = 0; i < inference_chosen.adapter_count; i++) {
+        free(inference_chosen.adapters[i].name);
         free(inference_chosen.adapters[i].path);
+    }
     inference_chosen.adapter_count = 0;
 }
 

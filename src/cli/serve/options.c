@@ -52,6 +52,10 @@ static const cli_option serve_option_table[] = {
      .real = &serve_chosen.lost_after, .low = 1, .high = 1e6},
     {"grace", "SECONDS", "how long running texts may go on after SIGINT or SIGTERM (default: 30)",
      .real = &serve_chosen.grace, .low = 0, .high = 1e6},
+    {"lora", "NAME=PATH[:SCALE]",
+     "an adapter that requests choose by its name: a PEFT folder, or a GGUF adapter of llama.cpp, "
+     "of which SCALE multiplies the effect (default: 1); may be repeated",
+     .read = inference_read_named_adapter},
     INFERENCE_FORMAT_OPTION,
     {"context", "N", "longest text in tokens (default: what the model was made for, at most 4096)",
      .integer = &inference_chosen.context, .low = 1, .high = TSR_MODEL_MAX_CONTEXT, .letter = 'c'},

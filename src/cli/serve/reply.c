@@ -16,8 +16,19 @@ json_t *serve_error_json(const serve_problem *problem)
 
 json_t *serve_models_json(const serve_server *server)
 {
-    return json_pack("{sss[{sssssIss}]}", "object", "list", "data", "id", server->name, "object",
-                     "model", "created", (json_int_t)0, "owned_by", "tessera");
+    json_t *list = json_pack("[{sssssIss}]", "id", server->name, "object", "model", "created",
+                             (json_int_t)0, "owned_by", "tessera");
+    for (int i = 0; i < inference_chosen.adapter_count; i++)
+        json_array_append_new(list,
+                              json_pack("{sssssIssss}", "id", inference_chosen.adapters[i].name,
+                                        "object", "model", "created", (json_int_t)0, "owned_by",
+                                        "tessera", "parent", server->name));
+    return json_pack("{ssso}", "object", "list", "data", list);
+}
+
+const char *serve_model_name(const serve_server *server, const serve_request *r)
+{
+    return r->adapter >= 0 ? inference_chosen.adapters[r->adapter].name : server->name;
 }
 
 json_t *serve_ranks_json(const serve_server *server)
@@ -45,7 +56,8 @@ static json_t *document(const serve_server *server, const serve_request *r, cons
                         json_t *choices)
 {
     return json_pack("{sssssIssso}", "id", r->id, "object", object, "created",
-                     (json_int_t)r->created, "model", server->name, "choices", choices);
+                     (json_int_t)r->created, "model", serve_model_name(server, r), "choices",
+                     choices);
 }
 
 static json_t *finish_reason(const serve_choice *c)

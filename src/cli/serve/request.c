@@ -65,6 +65,7 @@ typedef struct values {
 #define VALUE(member) offsetof(values, member)
 static const parameter parameters[] = {
     {"model", BOTH, READ, 0, 0, 0},
+    {"lora", BOTH, READ, 0, 0, 0},
     {"messages", CHAT, READ, 0, 0, 0},
     {"prompt", COMPLETION, READ, 0, 0, 0},
     {"stop", BOTH, READ, 0, 0, 0},
@@ -281,16 +282,41 @@ static bool read_stream_options(const json_t *value, serve_request *r, serve_pro
     return true;
 }
 
-static bool check_model(const serve_server *server, const json_t *value, serve_problem *problem)
+/* Returns the adapter with this name, or −1. */
+static int find_adapter(const char *name)
 {
-    if (value == NULL || json_is_null(value))
-        return true;
-    const char *name = json_string_value(value);
-    if (name == NULL || strcmp(name, server->name) != 0) {
-        serve_refuse(problem, name == NULL ? 400 : 404, "model",
-                     "the model is '%.100s', not '%.100s'", server->name,
-                     name == NULL ? "(not a string)" : name);
-        return false;
+    for (int i = 0; i < inference_chosen.adapter_count; i++)
+        if (strcmp(inference_chosen.adapters[i].name, name) == 0)
+            return i;
+    return -1;
+}
+
+/* Reads `model`, the name of the model or of an adapter, and `lora`, that of an adapter. */
+static bool read_model(const serve_server *server, serve_request *r, serve_problem *problem)
+{
+    static const char *const members[] = {"model", "lora"};
+    r->adapter = -1;
+    for (int i = 0; i < 2; i++) {
+        const json_t *value = json_object_get(r->body, members[i]);
+        const char *name = json_string_value(value);
+        if (value == NULL || json_is_null(value))
+            continue;
+        const int adapter = name != NULL ? find_adapter(name) : -1;
+        if (name == NULL || (adapter < 0 && (i == 1 || strcmp(name, server->name) != 0))) {
+            serve_refuse(problem, name == NULL ? 400 : 404, members[i],
+                         i == 0 ? "the model is '%.100s', not '%.100s'"
+                                : "the model '%.100s' has no adapter '%.100s'",
+                         server->name, name == NULL ? "(not a string)" : name);
+            return false;
+        }
+        if (r->adapter >= 0 && adapter != r->adapter) {
+            serve_refuse(problem, 400, members[i],
+                         "model and lora name two adapters, '%.100s' and "
+                         "'%.100s'",
+                         inference_chosen.adapters[r->adapter].name, name);
+            return false;
+        }
+        r->adapter = adapter;
     }
     return true;
 }
@@ -493,8 +519,7 @@ static bool fill_request(const serve_server *server, serve_request *r, serve_pro
     values v = {
         .temperature = 1, .top_p = 1, .repetition_penalty = 1, .n = 1, .log_probabilities = -1};
     r->sampling = TSR_INIT(tsr_sampling_params);
-    if (!read_parameters(r->body, r->chat, &v, problem) ||
-        !check_model(server, json_object_get(r->body, "model"), problem) ||
+    if (!read_parameters(r->body, r->chat, &v, problem) || !read_model(server, r, problem) ||
         !read_stops(json_object_get(r->body, "stop"), r, problem) ||
         !read_stream_options(json_object_get(r->body, "stream_options"), r, problem) ||
         !read_biases(server, json_object_get(r->body, "logit_bias"), r, problem) ||

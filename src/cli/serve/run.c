@@ -111,6 +111,13 @@ static int run(int argc, char **argv)
     if (!serve_is_utf8(name, strlen(name)))
         return cli_usage_error("serve: the model's name '%s' is not UTF-8; --name gives another",
                                name);
+    for (int i = 0; i < inference_chosen.adapter_count; i++) {
+        const char *adapter = inference_chosen.adapters[i].name;
+        if (strcmp(adapter, name) == 0 || !serve_is_utf8(adapter, strlen(adapter)))
+            return cli_usage_error("serve: --lora %s=…: the name %s", adapter,
+                                   strcmp(adapter, name) == 0 ? "is that of the model"
+                                                              : "is not UTF-8");
+    }
     serve_server s = {.name = name, .number = -1, .lock = PTHREAD_MUTEX_INITIALIZER};
     init_changed(&s.changed);
     code = begin(&s);

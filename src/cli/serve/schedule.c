@@ -29,6 +29,7 @@ typedef struct orders {
 } orders;
 typedef struct addition {
     int64_t max_tokens, id_count, prompt_count, top_log_probabilities, log_probabilities;
+    int64_t adapter; /* of inference_chosen; −1: none */
     uint64_t number;
     tsr_sampling_params sampling; /* its pointer has no meaning for other ranks */
 } addition;
@@ -270,6 +271,7 @@ static void order_addition(const serve_choice *c, serve_text *out)
                     .prompt_count = r->id_count,
                     .top_log_probabilities = r->top_log_probabilities,
                     .log_probabilities = r->log_probabilities,
+                    .adapter = r->adapter,
                     .number = (uint64_t)c->index,
                     .sampling = r->sampling};
     serve_text_add(out, (const char *)&one, sizeof one);
@@ -437,7 +439,9 @@ static tsr_status add_sequence(const serve_schedule *d, const char **at, int *se
                                 .generated_count = one.id_count - one.prompt_count,
                                 .log_probabilities = one.log_probabilities != 0,
                                 .top_log_probabilities = (int)one.top_log_probabilities,
-                                .stop = d->end, .stop_count = d->end_count, .grammar = state),
+                                .stop = d->end, .stop_count = d->end_count, .grammar = state,
+                                .lora =
+                                    one.adapter >= 0 ? d->server->job.adapters[one.adapter] : NULL),
             sequence);
     tsr_grammar_state_destroy(&state);
     if (status == TSR_OK)

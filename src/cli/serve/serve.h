@@ -118,6 +118,7 @@ struct serve_request {
     const json_t *tools;    /* points into `body`; NULL: none */
     serve_tool_choice tool_choice;
     const char *tool_name; /* the tool that must be called; NULL: any */
+    int adapter;           /* of inference_chosen; −1: none */
     tsr_chat_reasoning reasoning;
     int choice_count;
 
@@ -211,6 +212,8 @@ json_t *serve_error_json(const serve_problem *problem);
 /* The whole answer to a request that has ended. */
 json_t *serve_reply_json(const serve_server *server, const serve_request *request);
 json_t *serve_models_json(const serve_server *server);
+/* The name of the model that a request has chosen. */
+const char *serve_model_name(const serve_server *server, const serve_request *request);
 /* Append one event of a stream: the first one of a chat's choice, a piece of text, the end of a
  * choice, and the last ones, which include "[DONE]". */
 void serve_event_begin(const serve_server *server, serve_choice *choice);
