@@ -219,8 +219,39 @@ START_TEST(adapters_are_described)
     ck_assert_int_eq(tool_count(result.out, "q_proj\n"), 1);
     ck_assert_int_eq(tool_count(result.out, "missing       nothing\n"), 1);
     tool_result_free(&result);
-    tool_fails("info " TEST_DATA "/training/lora/lora_final/adapter_config.json",
-               "tessera: info: ");
+    /* half of an adapter, and one whose configuration has no rank */
+    static const char header[] = "{\"base_model.model.model.layers.0.mlp.up_proj.lora_B.weight\":"
+                                 "{\"dtype\":\"F32\",\"shape\":[2,1],\"data_offsets\":[0,8]}}";
+    static const uint8_t values[8];
+    char place[] = "/tmp/tessera-info-XXXXXX", path[64], arguments[128];
+    const uint64_t size = sizeof header - 1;
+    ck_assert_ptr_nonnull(mkdtemp(place));
+    snprintf(arguments, sizeof arguments, "info %s", place);
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/adapter_config.json", place);
+        FILE *file = fopen(path, "w");
+        ck_assert_ptr_nonnull(file);
+        fputs(i == 0 ? "{\"r\": 1, \"lora_alpha\": 2}" : "{\"lora_alpha\": 2}", file);
+        fclose(file);
+        snprintf(path, sizeof path, "%s/adapter_model.safetensors", place);
+        file = fopen(path, "wb");
+        ck_assert_ptr_nonnull(file);
+        for (int b = 0; b < 8; b++)
+            fputc((int)(size >> (8 * b) & 255), file);
+        fwrite(header, 1, size, file);
+        fwrite(values, 1, sizeof values, file);
+        fclose(file);
+        if (i == 1) {
+            tool_fails(arguments, "tessera: info: adapter_config.json: there is no r\n");
+            continue;
+        }
+        result = tool_run(arguments);
+        ck_assert_int_eq(tool_count(result.out, "missing       the other half of base_model.model."
+                                                "model.layers.0.mlp.up_proj.lora_B.weight\n"),
+                         1);
+        tool_result_free(&result);
+    }
+    tests_remove(place);
 }
 END_TEST
 

@@ -1,5 +1,6 @@
 /* What a conversation of tessera chat consists of: its tokens and its texts. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -113,7 +114,8 @@ int chat_conversation_save(const chat_conversation *c, const char *path)
             add_message(messages, c->entries[i].reply ? "assistant" : "user", c->entries[i].text,
                         c->entries[i].size);
     }
-    FILE *file = fopen(path, "wx"); /* fails if the file exists */
+    const int descriptor = open(path, O_WRONLY | O_CREAT | O_EXCL, 0666);
+    FILE *file = descriptor >= 0 ? fdopen(descriptor, "w") : NULL;
     int error = file == NULL ? errno : 0;
     if (error == 0) {
         errno = EIO;
