@@ -61,4 +61,8 @@ double server_metric(const server *s, const char *name);
 /* Waits until a metric has at least this value. */
 void server_await(const server *s, const char *name, double value);
 
+/* Writes an adapter for MODEL into a folder: one of the queries of all layers, which changes texts.
+ */
+void server_write_adapter(const char *folder);
+
 #endif

@@ -737,37 +737,6 @@ START_TEST(deadlines_end_requests)
 }
 END_TEST
 
-/* Writes an adapter of the queries of all layers, which changes texts. */
-static void write_adapter(const char *folder)
-{
-    enum { LAYERS = 5, WIDTH = 64, RANK = 2, HALF = WIDTH * RANK };
-    static float values[LAYERS * 2 * HALF];
-    char path[128], header[4096];
-    size_t used = 0;
-    for (int i = 0; i < LAYERS * 2; i++)
-        used += (size_t)snprintf(
-            header + used, sizeof header - used,
-            "%c\"base_model.model.model.layers.%d.self_attn.q_proj.lora_%c.weight\":{\"dtype\":"
-            "\"F32\",\"shape\":[%d,%d],\"data_offsets\":[%d,%d]}",
-            i == 0 ? '{' : ',', i / 2, i % 2 ? 'B' : 'A', i % 2 ? WIDTH : RANK,
-            i % 2 ? RANK : WIDTH, 4 * HALF * i, 4 * HALF * (i + 1));
-    used += (size_t)snprintf(header + used, sizeof header - used, "}");
-    for (int i = 0; i < LAYERS * 2 * HALF; i++)
-        values[i] = (float)(i * 37 % 101 - 50) * 0.01f;
-    snprintf(path, sizeof path, "%s/adapter_config.json", folder);
-    FILE *file = fopen(path, "w");
-    ck_assert(file && fputs("{\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 4}", file) >= 0 &&
-              fclose(file) == 0);
-    snprintf(path, sizeof path, "%s/adapter_model.safetensors", folder);
-    file = fopen(path, "wb");
-    ck_assert_ptr_nonnull(file);
-    for (int i = 0; i < 8; i++)
-        fputc((int)((uint64_t)used >> (8 * i) & 255), file);
-    fwrite(header, 1, used, file);
-    fwrite(values, sizeof values, 1, file);
-    ck_assert_int_eq(fclose(file), 0);
-}
-
 /* Requests choose adapters by `model` or `lora`, and get what `generate --lora` writes. */
 static void check_adapters(const server *s, const char *folder, const char *base)
 {
@@ -819,7 +788,7 @@ START_TEST(ranks_serve_together)
         SKIP("the library was built without UCX");
     char *wanted = generated(40), folder[] = "/tmp/tessera-adapter-XXXXXX", command[512];
     ck_assert_ptr_nonnull(mkdtemp(folder));
-    write_adapter(folder);
+    server_write_adapter(folder);
     snprintf(command, sizeof command,
              "launch -n 2 -- " TEST_TOOL " " SERVE "--parallel 2 --lora pets=%s --lora half=%s:0.5",
              folder, folder);

@@ -127,15 +127,15 @@ static unsigned number_of(const char *variable, unsigned usual)
 #define KINDS 4
 #define STREAMS 16
 
-/* Asks for the text of a kind. The same one comes each time. */
+/* Asks for the text of a kind. The same one comes each time. Half of them have an adapter. */
 static int ask_for(const server *s, int kind)
 {
     static const char *const prompts[KINDS] = {"Once upon a time", "The dog", "One day", "Lily"};
     char body[256];
     snprintf(body, sizeof body,
              "{\"prompt\": \"%s\", \"temperature\": %d, \"seed\": 5, \"max_tokens\": 150, "
-             "\"stream\": true}",
-             prompts[kind], kind % 2);
+             "\"stream\": true%s}",
+             prompts[kind], kind % 2, kind > 1 ? ", \"lora\": \"pets\"" : "");
     return server_ask(s, "POST", "/v1/completions", "", body);
 }
 
@@ -187,11 +187,16 @@ START_TEST(lost_ranks_cost_no_request)
 {
     if (!TEST_HAVE_UCX)
         SKIP("the library was built without UCX");
-    char *wanted[KINDS];
+    char *wanted[KINDS], folder[] = "/tmp/tessera-lost-XXXXXX", command[512];
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    server_write_adapter(folder);
+    snprintf(command, sizeof command,
+             "launch -n 3 --respawn 1000 --no-prefix -- " TEST_TOOL " " SERVE
+             "--parallel 16 --lost-after 10 --lora pets=%s",
+             folder);
     seed = number_of("TEST_LOST_SEED", (unsigned)time(NULL));
     fprintf(stderr, "TEST_LOST_SEED=%u\n", seed);
-    server s = server_begin("launch -n 3 --respawn 1000 --no-prefix -- " TEST_TOOL " " SERVE
-                            "--parallel 16 --lost-after 10");
+    server s = server_begin(command);
     pid_t victim = 0;
     while (victim == 0) {
         pause_ms(choose(500));
@@ -217,6 +222,7 @@ START_TEST(lost_ranks_cost_no_request)
     for (int i = 0; i < KINDS; i++)
         free(wanted[i]);
     const char *said = stop_and_hear(&s);
+    tests_remove(folder);
     ck_assert_msg(rounds == 0 || (strstr(said, "ranks go on") != NULL &&
                                   strstr(said, "ranks have joined") != NULL),
                   "%s", said);
