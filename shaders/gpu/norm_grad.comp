@@ -16,9 +16,10 @@ layout(constant_id = 4) const uint DX_DTYPE = TSR_DT_F32;
 layout(constant_id = 5) const uint WEIGHT_DTYPE = TSR_DT_F32;
 layout(constant_id = 6) const uint FORM = TSR_ROW_WIDE; // a form (TSR_ROW_…) that all operands have
 layout(constant_id = 7) const uint CENTRED = 1;         // 0: RMS
-layout(constant_id = 8) const uint PHASE = TSR_PHASE_WHOLE; // never TSR_PHASE_FIRST, because there are only two loops
+layout(constant_id = 8) const uint ADDED = 0;           // 1: p.added is added to dx
+layout(constant_id = 9) const uint PHASE = TSR_PHASE_WHOLE; // never TSR_PHASE_FIRST, because there are only two loops
 // the number of groups of four elements that an invocation keeps in registers
-layout(constant_id = 9) const uint HELD = 0;
+layout(constant_id = 10) const uint HELD = 0;
 
 layout(push_constant) uniform Push {
     tsr_norm_grad_params p;
@@ -61,7 +62,7 @@ void hold(row_part own, uvec2 x, uvec2 dy, vec4 stats)
 void store_four(uvec2 dx, uvec2 added, uint j, vec4 value)
 {
     precise vec4 sum = value;
-    if (p.added != uvec2(0u))
+    if (ADDED != 0u)
         sum = sum + tsr_load_row4(added, p.dx.step, j, p.count, DX_DTYPE, FORM, 0.0);
     tsr_store_row4(dx, p.dx.step, j, p.count, DX_DTYPE, FORM, sum);
 }

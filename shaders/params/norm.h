@@ -50,7 +50,7 @@ struct tsr_norm_grad_params {
     TSR_ADDRESS weight, weight_step;
     TSR_ADDRESS stats;
     TSR_ADDRESS partials; /* partial results, if rows are divided into segments */
-    TSR_ADDRESS added;    /* what is added to dx, with its dtype and strides; 0: nothing */
+    TSR_ADDRESS added;    /* what is added to dx, with its dtype and strides, if ADDED is 1 */
     TSR_UINT count;
     TSR_UINT rows, inner;
 };

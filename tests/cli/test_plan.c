@@ -405,9 +405,12 @@ START_TEST(says_what_would_fit)
     ck_assert_msg(strstr(result.out, "\ndoes not fit: rank 0 lacks ") != NULL &&
                       strstr(result.out, "; 2 equal ranks would hold it; --dtype f16 would fit\n"),
                   "%s", result.out);
+    ck_assert_ptr_null(strstr(result.out, "\ncache: "));
     tool_result_free(&result);
     result = tool_run("plan " STORIES " --rates 3,1 --memory 2M");
     ck_assert_int_eq(result.exit_code, 0);
+    ck_assert_ptr_nonnull(strstr(result.out, "\ncache: f32, at most "));
+    ck_assert_ptr_nonnull(strstr(result.out, " in f16, if all devices have matrix units"));
     ck_assert_ptr_nonnull(strstr(result.out, "\n   0      6         3  "));
     ck_assert_ptr_nonnull(strstr(result.out, "\nfits\n"));
     ck_assert_ptr_null(strstr(result.out, "prediction"));

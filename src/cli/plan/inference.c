@@ -26,6 +26,7 @@ typedef struct result {
     double *flops; /* [given.count] */
     int stages;
     bool on_host;              /* some experts are in the host's memory */
+    tsr_dtype cache_dtype;     /* 0: not given */
     double *stage_rates;       /* [stages]; NULL: equal */
     double generation, prompt; /* tokens per second; 0: not predicted */
 } result;
@@ -203,6 +204,19 @@ static void print_table(const result *r)
     cli_table_destroy(&table);
 }
 
+/* The devices, which are not known here, choose the dtype of the cache. Its size in f32 is that of
+ * the table. */
+static void print_cache(const result *r)
+{
+    uint64_t most = 0;
+    char wide[CLI_BYTES_TEXT], narrow[CLI_BYTES_TEXT];
+    for (int i = 0; i < r->given.count; i++)
+        most = r->ranks[i].cache_bytes > most ? r->ranks[i].cache_bytes : most;
+    printf("\ncache: f32, at most %s on a rank; %s in f16, if all devices have matrix units "
+           "(--cache-dtype)\n",
+           cli_bytes(most, wide), cli_bytes(most / 2, narrow));
+}
+
 static void print_fit(const result *r)
 {
     char missing[CLI_BYTES_TEXT];
@@ -237,6 +251,9 @@ static void print_text(const char *path, const result *r)
              "weights that it reads");
     if (r->on_host)
         puts("on the host: experts in the host's memory, and what a token reads of them");
+
+    if (!r->cache_dtype)
+        print_cache(r);
     if (r->given.memory)
         print_fit(r);
     if (r->generation > 0)
@@ -345,6 +362,7 @@ int plan_inference(const char *path, const plan_options *o)
 {
     result r = {.fit = TSR_INIT(tsr_model_fit)};
     int code = plan_refuse_sharding(PLAN_INFERENCE, o);
+    r.cache_dtype = o->cache_dtype;
     if (code == CLI_DONE)
         code = plan_ranks_read(o, &r.given);
     if (code == CLI_DONE) {

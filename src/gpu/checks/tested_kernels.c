@@ -91,7 +91,7 @@ static const shader_case cases[] = {
     DIVIDED(SOFTMAX, 2, 6, softmax_divided),
     DIVIDED(SOFTMAX_GRAD, 2, 7, softmax_grad_divided),
     DIVIDED(NORM, 2, 9, norm_divided),
-    DIVIDED(NORM_GRAD, 2, 8, norm_grad_divided),
+    DIVIDED(NORM_GRAD, 2, 9, norm_grad_divided),
     DIVIDED(CROSS_ENTROPY, 2, 6, cross_entropy_divided),
     DIVIDED(CROSS_ENTROPY_SHARD, 2, 7, entropy_shard_divided),
     CASE(ARGMAX, 1, argmax),

@@ -182,10 +182,10 @@ static tsr_status add_dx(gradient *g, const tsr__norm_plane *plane)
     uint32_t threads = tsr__thread_group_for(x->buffer->device, plane->rows, params.count);
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_NORM_GRAD,
-        .spec_count = 8,
+        .spec_count = 9,
         .spec = {tsr__thread_group_workgroup(threads), threads, tsr__norm_dtype(x),
                  tsr__norm_dtype(dy), tsr__norm_dtype(g->dx), tsr__norm_dtype(g->norm.weight),
-                 plane->form, g->norm.centred},
+                 plane->form, g->norm.centred, g->dx_adds},
         .push = &params,
         .push_bytes = sizeof params,
         .access_count = 4,
