@@ -110,6 +110,92 @@ START_TEST(preferences_are_as_the_formula)
 }
 END_TEST
 
+/* Memory -----------------------------------------------------------------------------------------
+ */
+
+/* The plan's peak is that of a training, with and without recomputation. */
+START_TEST(the_peak_is_as_planned)
+{
+    char arguments[1024];
+    /* An eighth of the memory is for temporary tensors, of which at least half are used. */
+    const char *memory = _i == 0 ? "160M" : "120M";
+    snprintf(arguments, sizeof arguments,
+             "plan " STORIES " --goal finetune --ranks 1 --batch 16 "
+             "--context 256 --memory %s --json",
+             memory);
+    json_t *plan = tool_json(arguments, "tessera.plan.finetune");
+    const json_t *grid = json_array_get(tool_member(plan, "grids"), 0),
+                 *rank = json_array_get(tool_member(grid, "ranks"), 0);
+    const double planned = tool_number(rank, _i == 0 ? "peak_bytes" : "recomputed_peak_bytes");
+    snprintf(arguments, sizeof arguments,
+             "-n~1~" TEST_TOOL "~finetune~" STORIES "~--data~" TEST_TEXT
+             "~--batch~16~--context~256~--memory~%s~--steps~1~--log~%s%s",
+             memory, in_folder("log"), _i == 0 ? "" : "~--recompute");
+    launched job = launch(arguments);
+    ck_assert_msg(job.status == 0, "%s", job.err);
+    char *log = read_file("log"), *at = strstr(log, "\"memory_bytes\": ");
+    ck_assert_ptr_nonnull(at);
+    const double measured = atof(at + strlen("\"memory_bytes\": "));
+    ck_assert_msg(fabs(planned - measured) <= 0.1 * measured, "planned %.0f, measured %.0f",
+                  planned, measured);
+    free(log);
+    json_decref(plan);
+    done(&job);
+}
+END_TEST
+
+/* Mistakes ---------------------------------------------------------------------------------------
+ */
+
+START_TEST(mistakes_are_named)
+{
+    static const char *const wrong[][2] = {
+        {"finetune", "tessera: finetune: missing MODEL, a folder or a file\n"},
+        {"finetune m", "tessera: finetune: missing --data FILE\n"},
+        {"finetune m --reference r",
+         "tessera: finetune: --reference FILE and --text FILE need each "
+         "other\n"},
+        {"finetune m --data d --steps 1 --epochs 1",
+         "tessera: finetune: --steps and --epochs contradict each other\n"},
+        {"finetune m --data d --targets q,x",
+         "tessera: finetune: --targets takes q, k, v, o, gate, "
+         "up and down, separated by commas, not 'q,x'\n"},
+        {"finetune m --data d --objective x",
+         "tessera: finetune: --objective takes sft or dpo, not 'x'\n"},
+        {"finetune m --data d --schedule x",
+         "tessera: finetune: --schedule takes constant, linear or cosine, not 'x'\n"},
+        {"finetune m --data d --held-out 0.9",
+         "tessera: finetune: --held-out takes a part from 0 to 0.5, or a file, not '0.9'\n"},
+        {"finetune m --data :2", "tessera: finetune: --data takes a file, and a weight above 0 "
+                                 "behind a colon, not ':2'\n"},
+        {"finetune m --data d --full --objective dpo",
+         "tessera: finetune: --objective dpo compares an adapter with its base, so --full cannot "
+         "be given\n"},
+        {"finetune m --data d --full --dtype q8_0",
+         "tessera: finetune: --full trains layers in f32 or bf16, not q8_0\n"},
+        {"finetune m --data d --elastic --stages 2",
+         "tessera: finetune: with --elastic all ranks are data-parallel, so --stages, --rates and "
+         "--data-parallel cannot be given\n"},
+        {"finetune m --data d --batch 3 --accumulate 2",
+         "tessera: finetune: --accumulate 2 does not divide --batch 3\n"},
+        {"plan . --ranks 2 --lora-rank 4",
+         "tessera: plan: --lora-rank, --targets and --full need --goal finetune\n"},
+        {"plan . --goal finetune --cluster c",
+         "tessera: plan: --goal finetune takes --ranks N, not --cluster\n"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        tool_refuses(wrong[i][0], wrong[i][1]);
+    tool_fails("finetune " STORIES " --data " TEST_TEXT " -o /nonexistent/adapter",
+               "/nonexistent/adapter: its folder cannot be written");
+    tool_fails("finetune " STORIES " --data " TEST_TEXT " --context 100000",
+               "rows of 100000 tokens, but the model was made for 512");
+    tool_fails("finetune --resume " STORIES, "this is no checkpoint of finetune");
+    tool_fails("finetune " RECORDED "lora_base --reference " RECORDED
+               "lora_trajectory.json --text " RECORDED "lora_trajectory.json",
+               "different characters, but");
+}
+END_TEST
+
 /* Endings -------------------------------------------------------------------------------------- */
 
 static void write_texts(void)
@@ -266,6 +352,8 @@ TESTS(finetune)
     tcase_add_checked_fixture(tests, make_folder, remove_folder);
     tcase_add_loop_test(tests, losses_are_as_recorded, 0, 4);
     tcase_add_test(tests, preferences_are_as_the_formula);
+    tcase_add_loop_test(tests, the_peak_is_as_planned, 0, 2);
+    tcase_add_test(tests, mistakes_are_named);
     tcase_add_test(tests, a_killed_training_goes_on_from_its_checkpoint);
     tcase_add_test(tests, an_interrupt_saves);
     tcase_add_test(tests, a_lost_rank_is_replaced);

@@ -197,8 +197,18 @@ tsr_status finetune_job_join(finetune_job *j)
 
 tsr_status finetune_job_init(finetune_job *j)
 {
-    const finetune_options *o = &finetune_chosen;
-    TRY(tsr_device_open(tsr_device_params(.device = o->device), &j->device));
+    finetune_options *o = &finetune_chosen;
+    cli_memory *memory = &o->stages.memory;
+    if (memory->count > 1 && memory->count != j->ranks)
+        return finetune_fail("--memory has %d values for %d rank%s", memory->count, j->ranks,
+                             j->ranks == 1 ? "" : "s");
+    TRY(tsr_device_open(tsr_device_params(.device = o->device,
+                                          .memory_limit_bytes =
+                                              memory->count > 0
+                                                  ? memory->values[memory->count == 1 ? 0 : j->rank]
+                                                  : 0),
+                        &j->device));
+    memory->count = 0; /* the model takes what the device has left */
     TRY(tsr_stream_create(j->device, &j->stream));
     return o->elastic ? connect_elastic(j) : connect_grid(j);
 }

@@ -199,6 +199,9 @@ static const cli_option finetune_option_table[] = {
      "divide the work by the ranks' speeds, such as 3,1, or by measured ones: 'measured' (default: "
      "evenly)",
      .read = cli_read_rates, .user = &finetune_chosen.stages.rates},
+    {"memory", "LIST",
+     "device memory that each rank may use, such as 8G,12G, or one value for all (default: all)",
+     .read = cli_read_memory, .user = &finetune_chosen.stages.memory},
     {"wire", "TYPE",
      "round what tensor-parallel ranks send each other to f16, bf16 or q8_0 (default: no rounding)",
      .read = cli_read_matrix_dtype, .user = &finetune_chosen.wire},
@@ -276,7 +279,7 @@ void finetune_options_complete(void)
     if (o->final_rate < 0)
         o->final_rate = o->learning_rate / 10;
     if (o->warmup < 0)
-        o->warmup = (o->steps * 3 + 99) / 100;
+        o->warmup = o->steps > 1 ? (o->steps * 3 + 99) / 100 : 0;
     if (o->decay_steps == 0)
         o->decay_steps = o->steps;
     if (o->weight_decay < 0)

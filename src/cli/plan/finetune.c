@@ -24,9 +24,10 @@ typedef struct work {
     bool full;
 } work;
 
-/* What a rank needs, in bytes. */
+/* What a rank needs, in bytes. `passing` is the memory of temporary tensors of all layers, which
+ * the stream keeps until it needs them again (an eighth of the memory at most). */
 typedef struct need {
-    double weights, trained, activations, recomputed, head;
+    double weights, trained, activations, recomputed, head, passing, limit;
 } need;
 
 /* A grid of data · tensor · stages ranks. */
@@ -106,7 +107,7 @@ static double head_bytes(const tsr_model_rank_plan *p, double tokens)
     return 2 * chunk * classes * sizeof(float);
 }
 
-static need need_of(const plan *s, const grid *g, const tsr_model_rank_plan *p)
+static need need_of(const plan *s, const grid *g, const tsr_model_rank_plan *p, uint64_t memory)
 {
     const work *w = &s->work;
     const double rows = ceil((double)(w->batch / w->accumulate) / g->data),
@@ -118,14 +119,22 @@ static need need_of(const plan *s, const grid *g, const tsr_model_rank_plan *p)
     return (need){.weights = (double)p->weight_bytes,
                   .trained = TRAINED_BYTES * trained_numbers(s, p) -
                              (w->full ? (double)p->weight_bytes : 0),
-                  .activations = kept * p->layers * block + block,
+                  .activations = kept * p->layers * block,
                   .recomputed = kept * p->layers * input + 2 * block,
+                  .passing = kept * p->layers * block,
+                  .limit = (double)memory,
                   .head = p->stage == g->stages - 1 ? head_bytes(p, tokens) : 0};
+}
+
+static double passing_of(const need *n)
+{
+    return n->limit > 0 ? fmin(n->passing, n->limit / 8) : n->passing;
 }
 
 static double peak_of(const need *n, bool recompute)
 {
-    return n->weights + n->trained + n->head + (recompute ? n->recomputed : n->activations);
+    const double kept = recompute ? n->recomputed : n->activations;
+    return n->weights + n->trained + n->head + kept + passing_of(n);
 }
 
 /* How long a step takes ------------------------------------------------------------------------ */
@@ -194,6 +203,20 @@ static tsr_status plan_ranks_of(const plan *s, const plan_options *o, const grid
     return status;
 }
 
+/* Returns the least memory of the ranks at a place of the model, one for each copy; 0: no limit. */
+static uint64_t least_memory(const plan *s, const grid *g, int place)
+{
+    const int stage = s->given.count / g->stages;
+    uint64_t least = 0;
+    for (int i = 0; s->given.memory != NULL && i < s->given.count; i++) {
+        const uint64_t memory = s->given.memory[i];
+        if (i / stage * g->tensor + i % g->tensor == place && memory > 0 &&
+            (least == 0 || memory < least))
+            least = memory;
+    }
+    return least;
+}
+
 static tsr_status judge(const plan *s, const plan_options *o, grid *g)
 {
     const int count = g->tensor * g->stages, stage = s->given.count / g->stages;
@@ -201,7 +224,7 @@ static tsr_status judge(const plan *s, const plan_options *o, grid *g)
     const tsr_status status = plan_ranks_of(s, o, g, ranks);
     g->needs = cli_alloc((size_t)count, sizeof *g->needs);
     for (int i = 0; status == TSR_OK && i < count; i++)
-        g->needs[i] = need_of(s, g, &ranks[i]);
+        g->needs[i] = need_of(s, g, &ranks[i], least_memory(s, g, i));
     for (int r = 0; status == TSR_OK && r < 2; r++) {
         g->fits[r] = true;
         for (int i = 0; i < s->given.count; i++) {
@@ -306,6 +329,7 @@ static void print_ranks(const plan *s)
                      CLI_RIGHT);
     cli_table_column(table, "activations", CLI_RIGHT);
     cli_table_column(table, "logits", CLI_RIGHT);
+    cli_table_column(table, "in passing", CLI_RIGHT);
     cli_table_column(table, "peak", CLI_RIGHT);
     cli_table_column(table, "of", CLI_RIGHT);
     for (int i = 0; i < s->given.count; i++) {
@@ -315,6 +339,7 @@ static void print_ranks(const plan *s)
         add_bytes(table, n->trained);
         add_bytes(table, s->best_recomputes ? n->recomputed : n->activations);
         add_bytes(table, n->head);
+        add_bytes(table, passing_of(n));
         add_bytes(table, peak_of(n, s->best_recomputes));
         if (s->given.memory != NULL && s->given.memory[i] > 0)
             add_bytes(table, (double)s->given.memory[i]);
@@ -367,6 +392,7 @@ static void add_need(json_t *list, const need *n)
     cli_json_u64(object, "activation_bytes", (uint64_t)n->activations);
     cli_json_u64(object, "recomputed_activation_bytes", (uint64_t)n->recomputed);
     cli_json_u64(object, "logit_bytes", (uint64_t)n->head);
+    cli_json_u64(object, "passing_bytes", (uint64_t)passing_of(n));
     cli_json_u64(object, "peak_bytes", (uint64_t)peak_of(n, false));
     cli_json_u64(object, "recomputed_peak_bytes", (uint64_t)peak_of(n, true));
 }
