@@ -1808,6 +1808,7 @@ typedef struct tsr_sequence_params {
         log_probabilities;
     int top_log_probabilities;
     const tsr_grammar_state *grammar;
+    struct tsr_lora *lora;
 } tsr_sequence_params;
 TSR_API tsr_status tsr_generator_add(tsr_generator *generator,
                                                    const tsr_sequence_params *params, int *out);
@@ -2420,7 +2421,8 @@ typedef enum tsr_lora_target {
     TSR_LORA_O = 8,
     TSR_LORA_GATE = 16,
     TSR_LORA_UP = 32,
-    TSR_LORA_DOWN = 64
+    TSR_LORA_DOWN = 64,
+    TSR_LORA_HEAD = 256
 } tsr_lora_target;
 typedef struct tsr_lora tsr_lora;
 typedef struct tsr_lora_params {
@@ -2432,6 +2434,7 @@ typedef struct tsr_lora_params {
     double alpha;
    _Bool 
         rank_stabilised;
+    double dropout;
     int64_t seed;
    _Bool 
         trainable;
@@ -2453,12 +2456,13 @@ TSR_API tsr_status tsr_lora_add_to(tsr_lora *lora, tsr_optimizer *optimizer);
 TSR_API void tsr_lora_set_enabled(tsr_lora *lora, 
                                                  _Bool 
                                                       enabled);
+TSR_API tsr_status tsr_lora_merge(tsr_lora *lora);
 typedef struct tsr_lora_info {
     size_t struct_size;
     const char *name;
     unsigned targets;
     int rank;
-    double alpha;
+    double alpha, dropout;
    _Bool 
         rank_stabilised, trainable, enabled;
     uint64_t parameters;
