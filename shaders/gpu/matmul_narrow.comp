@@ -59,10 +59,10 @@ vec4 weighted(uvec2 line, uint k)
     return x;
 }
 
-// Returns the sum over the workgroup, in a fixed order, to each of its invocations.
+// Returns the sum over the workgroup, in a fixed order, to each of its invocations. Invocations may still
+// read `eighths` of the maximum, until the first barrier, and nothing else.
 float sum_of_line(float own)
 {
-    barrier(); // the memory may still be read
     parts[gl_LocalInvocationIndex] = floatBitsToUint(own);
     barrier();
     if (gl_LocalInvocationIndex < 8) {

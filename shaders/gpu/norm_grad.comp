@@ -58,12 +58,24 @@ void hold(row_part own, uvec2 x, uvec2 dy, vec4 stats)
     }
 }
 
-// Stores four elements of dx, after adding those of another gradient if there is one.
+// Rounds four values as storing them as dx does.
+vec4 rounded(vec4 value)
+{
+    if (DX_DTYPE == TSR_DT_BF16)
+        return uintBitsToFloat(tsr_bf16_from_f32(value) << 16);
+    if (DX_DTYPE != TSR_DT_F16)
+        return value;
+    uvec4 bits = tsr_f16_from_f32(value);
+    return vec4(tsr_f32_from_f16(bits.x), tsr_f32_from_f16(bits.y), tsr_f32_from_f16(bits.z), tsr_f32_from_f16(bits.w));
+}
+
+// Stores four elements of dx, after adding those of another gradient if there is one, with the bits of
+// a separate addition.
 void store_four(uvec2 dx, uvec2 added, uint j, vec4 value)
 {
     precise vec4 sum = value;
     if (ADDED != 0u)
-        sum = sum + tsr_load_row4(added, p.dx.step, j, p.count, DX_DTYPE, FORM, 0.0);
+        sum = rounded(value) + tsr_load_row4(added, p.dx.step, j, p.count, DX_DTYPE, FORM, 0.0);
     tsr_store_row4(dx, p.dx.step, j, p.count, DX_DTYPE, FORM, sum);
 }
 

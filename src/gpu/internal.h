@@ -242,8 +242,8 @@ tsr_status tsr__norm_with_stats(tsr_stream *stream, tsr_tensor *y, const tsr_ten
                                 tsr_norm_kind kind, float epsilon, tsr_tensor *stats) TSR_NODISCARD;
 
 /* The gradients of normalisation in a residual branch: dx is the gradient of x plus `added`, the
- * gradient that reaches x past the branch. `added` may be NULL, and is not used if dx is NULL. In
- * f32, dx has the bits of a separate addition. `stats` is NULL, or what tsr__norm_with_stats wrote
+ * gradient that reaches x past the branch. `added` may be NULL, and is not used if dx is NULL. dx
+ * has the bits of a separate addition. `stats` is NULL, or what tsr__norm_with_stats wrote
  * for this x, kind and epsilon; the gradients are the same with it. */
 tsr_status tsr__norm_grad_added(tsr_stream *stream, tsr_tensor *dx, tsr_tensor *dweight,
                                 tsr_tensor *dbias, const tsr_tensor *x, const tsr_tensor *dy,
