@@ -80,7 +80,10 @@ static tsr_status run_forward(void *user, int micro_batch, const tsr_tensor *x, 
     for (int i = 0; i < r->rows; i++)
         tokens[i] = r->counts ? r->counts[i] : r->tokens;
     TSR__TRY(tsr_kv_cache_begin(r->g->cache, r->rows, r->cached + row, tokens, NULL));
-    tsr_status status = tsr__generator_use_adapters(r->g, r->rows, r->numbers + row, r->tokens);
+    /* With counts, `numbers` has the sequence of each token. */
+    tsr_status status =
+        r->counts ? tsr__generator_use_adapters(r->g, r->rows * (int)r->tokens, r->numbers, 1)
+                  : tsr__generator_use_adapters(r->g, r->rows, r->numbers + row, r->tokens);
     if (status == TSR_OK)
         status = tsr__model_forward(m, r->g->cache, r->rows, r->tokens, r->ids + row * r->tokens, x,
                                     &features);
