@@ -30,7 +30,7 @@ void main()
     precise float z = 0.0;
     if (t < length) {
         int first = conv_first(b, t), oldest = int(t) - int(TAPS) + 1;
-        for (uint j = 0u; j < TAPS; j++)
+        [[unroll]] for (uint j = 0u; j < TAPS; j++)
             if (oldest + int(j) >= first)
                 z += tsr_floats(p.weight).v[c * TAPS + j] * conv_input(b, oldest + int(j), c);
         if ((p.bias.x | p.bias.y) != 0u)

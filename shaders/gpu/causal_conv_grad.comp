@@ -27,7 +27,7 @@ void main()
     uint b = row / inputs, length = conv_length(b);
     int i = int(row % inputs) - int(TAPS) + 1; // the input's place among the tokens
     precise float sum = 0.0;
-    for (uint j = 0u; j < TAPS; j++) {
+    [[unroll]] for (uint j = 0u; j < TAPS; j++) {
         int t = i + int(TAPS) - 1 - int(j);
         if (t >= 0 && t < int(length) && i >= conv_first(b, uint(t)))
             sum += tsr_floats(p.weight).v[c * TAPS + j] * tsr_floats(tsr_at_mul(p.dz, b * p.tokens + uint(t), p.channels * 4u)).v[c];

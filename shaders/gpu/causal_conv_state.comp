@@ -24,11 +24,11 @@ void main()
         return;
     uint b = n / p.channels, c = n % p.channels, length = conv_length(b);
     int first = length > 0u ? conv_first(b, length - 1u) : -int(TAPS);
-    float kept[15]; // TSR_MAX_CAUSAL_CONV_TAPS − 1
-    for (uint j = 0u; j + 1u < TAPS; j++) {
+    float kept[TAPS];
+    [[unroll]] for (uint j = 0u; j + 1u < TAPS; j++) {
         int t = int(length) - int(TAPS) + 1 + int(j);
         kept[j] = t >= first ? conv_input(b, t, c) : 0.0;
     }
-    for (uint j = 0u; j + 1u < TAPS; j++)
+    [[unroll]] for (uint j = 0u; j + 1u < TAPS; j++)
         tsr_floats(tsr_at_mul(p.new_state, n, (TAPS - 1u) * 4u)).v[j] = kept[j];
 }

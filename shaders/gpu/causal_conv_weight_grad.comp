@@ -23,8 +23,8 @@ void main()
     uint part = tsr_flat_group() / across, c = tsr_flat_group() % across * WORKGROUP + gl_LocalInvocationID.x;
     if (part >= p.parts || c >= p.channels)
         return;
-    precise float sums[17]; // TSR_MAX_CAUSAL_CONV_TAPS and the bias
-    for (uint j = 0u; j <= TAPS; j++)
+    precise float sums[TAPS + 1u]; // the last one is the bias
+    [[unroll]] for (uint j = 0u; j <= TAPS; j++)
         sums[j] = 0.0;
     uint end = min((part + 1u) * p.rows, p.batch * p.tokens);
     for (uint row = part * p.rows; row < end; row++) {
@@ -33,11 +33,11 @@ void main()
             continue;
         float dz = tsr_floats(tsr_at_mul(p.dz, row, p.channels * 4u)).v[c];
         int first = conv_first(b, t), oldest = int(t) - int(TAPS) + 1;
-        for (uint j = 0u; j < TAPS; j++)
+        [[unroll]] for (uint j = 0u; j < TAPS; j++)
             if (oldest + int(j) >= first)
                 sums[j] += dz * conv_input(b, oldest + int(j), c);
         sums[TAPS] += dz;
     }
-    for (uint j = 0u; j <= TAPS; j++)
+    [[unroll]] for (uint j = 0u; j <= TAPS; j++)
         tsr_floats(tsr_at_mul(p.dx, part * p.channels + c, (TAPS + 1u) * 4u)).v[j] = sums[j];
 }

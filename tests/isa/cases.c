@@ -337,6 +337,56 @@ static void rope(void)
     tsr_rope_destroy(&angles);
 }
 
+/* States --------------------------------------------------------------------------------------- */
+
+/* The sizes of Qwen3.5: 16 key heads and 32 value heads of 128. */
+static void delta_rule(int tokens, bool gradient)
+{
+    tsr_tensor *q = make(TSR_F32, 1, tokens, 16, 128, -1),
+               *k = make(TSR_F32, 1, tokens, 16, 128, -1),
+               *v = make(TSR_F32, 1, tokens, 32, 128, -1), *beta = make(TSR_F32, 1, tokens, 32, -1),
+               *g = make(TSR_F32, 1, tokens, 32, -1), *state = make(TSR_F32, 1, 32, 128, 128, -1),
+               *y = make(TSR_F32, 1, tokens, 32, 128, -1);
+    const tsr_delta_rule_params params = {
+        .struct_size = sizeof params, .state = state, .norm_epsilon = 1e-6F};
+
+    ck_assert_ok(tsr_delta_rule(queue, y, state, q, k, v, beta, g, &params));
+    if (!gradient)
+        return;
+    ck_assert_ok(
+        tsr_delta_rule_grad(queue,
+                            tsr_delta_rule_grads(.dq = make(TSR_F32, 1, tokens, 16, 128, -1),
+                                                 .dk = make(TSR_F32, 1, tokens, 16, 128, -1),
+                                                 .dv = make(TSR_F32, 1, tokens, 32, 128, -1),
+                                                 .dbeta = make(TSR_F32, 1, tokens, 32, -1),
+                                                 .dg = make(TSR_F32, 1, tokens, 32, -1)),
+                            y, NULL, q, k, v, beta, g, &params));
+}
+
+static void delta_token(void)
+{
+    delta_rule(1, false);
+}
+
+static void delta_chunks(void)
+{
+    delta_rule(512, true);
+}
+
+static void causal_convolution(void)
+{
+    tsr_tensor *x = make(TSR_F32, 1, 512, 8192, -1), *y = make(TSR_F32, 1, 512, 8192, -1),
+               *weight = make(TSR_F32, 8192, 4, -1), *state = make(TSR_F32, 1, 8192, 3, -1);
+    const tsr_causal_conv_params params = {
+        .struct_size = sizeof params, .state = state, .silu = true};
+
+    ck_assert_ok(tsr_causal_conv(queue, y, state, x, weight, &params));
+    ck_assert_ok(tsr_causal_conv_grad(queue,
+                                      tsr_causal_conv_grads(.dx = make(TSR_F32, 1, 512, 8192, -1),
+                                                            .dweight = make(TSR_F32, 8192, 4, -1)),
+                                      y, NULL, x, weight, &params));
+}
+
 /* Operations on rows --------------------------------------------------------------------------- */
 
 static void softmax(void)
@@ -703,6 +753,9 @@ static const struct {
     {"attention gradient of sinks", attention_gradient_sinks},
     {"kv cache", cache},
     {"rope", rope},
+    {"delta rule, 1 token", delta_token},
+    {"delta rule, 512 tokens", delta_chunks},
+    {"causal convolution", causal_convolution},
     {"gated product", gated_product},
     {"normed product", normed_product},
     {"softmax 2048 x 2048", softmax},
