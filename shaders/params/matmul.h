@@ -48,8 +48,8 @@ TSR_PUSH_CHECK(tsr_matmul_wide_push);
 #define TSR_MM_NORM_HIGH a_inner
 #define TSR_MM_NORM_EPSILON b_outer
 
-/* In products with a second matrix besides y, which have no batch dimensions, these members hold its
- * address. Its dtype and strides are those of y. */
+/* In products with a second matrix besides y, which have no batch dimensions, these members hold
+ * its address. Its dtype and strides are those of y. */
 #define TSR_MM_OTHER_LOW y_outer
 #define TSR_MM_OTHER_HIGH y_inner
 
@@ -70,9 +70,9 @@ TSR_PUSH_CHECK(tsr_matmul_wide_push);
 /* The bias is a matrix with the shape of y instead of one row. Only the kernels for lavapipe
  * support this. */
 #define TSR_MM_BIAS_ROWS (1u << 17)
-/* Flags of matmul_lavapipe_nn.glsl, and of kernels that define MM_FUSED (matmul_common.glsl). TIMES:
- * y is multiplied by the bias instead of adding it. SLOPE: the derivative of the activation is a
- * second result, with the strides of y. */
+/* Flags of matmul_lavapipe_nn.glsl, and of kernels that define MM_FUSED (matmul_common.glsl).
+ * TIMES: y is multiplied by the bias instead of adding it. SLOPE: the derivative of the activation
+ * is a second result, with the strides of y. */
 #define TSR_MM_TIMES (1u << 18)
 #define TSR_MM_SLOPE (1u << 19)
 /* Flags of matmul_coopmat.glsl only. The rows of a, or the columns of b, were narrowed: they are

@@ -112,8 +112,8 @@ typedef struct finetune_job {
     bool joined;               /* this process has joined a job that was running */
 } finetune_job;
 
-/* Connects to the other ranks, and sets `rank` and `ranks`. Call finetune_job_finish afterwards, also
- * on failure. */
+/* Connects to the other ranks, and sets `rank` and `ranks`. Call finetune_job_finish afterwards,
+ * also on failure. */
 tsr_status finetune_job_join(finetune_job *job);
 /* Opens the device, and divides the ranks. */
 tsr_status finetune_job_init(finetune_job *job);

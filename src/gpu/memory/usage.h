@@ -4,7 +4,8 @@
 
 #include "tessera/device.h"
 
-/* Returns the most bytes that tensors and scratch memory of this device object have used at once. */
+/* Returns the most bytes that tensors and scratch memory of this device object have used at once.
+ */
 uint64_t tsr__device_most_used(const tsr_device *device);
 
 #endif
