@@ -138,7 +138,8 @@ static void windows(const run *r, int micro_batch, tsr_tensor **x, tsr_tensor **
     json_t *offsets = json_array_get(json_object_get(r->recorded, "offsets"), (size_t)r->step);
     for (int i = 0; i < rows * BLOCK; i++) {
         const int64_t at =
-            json_integer_value(json_array_get(offsets, (size_t)(first + i / BLOCK))) + i % BLOCK;
+            json_integer_value(json_array_get(offsets, (size_t)first + (size_t)(i / BLOCK))) +
+            i % BLOCK;
         in[i] = number[(uint8_t)r->text[at]];
         out[i] = number[(uint8_t)r->text[at + 1]];
     }

@@ -108,6 +108,8 @@ static const cli_option finetune_option_table[] = {
      .integer = &finetune_chosen.rank, .low = 1, .high = 4096},
     {"lora-alpha", "A", "the adapter counts A / R times (default: 2 · R)",
      .real = &finetune_chosen.alpha, .low = 1e-6, .high = 1e6},
+    {"lora-dropout", "P", "while training, drop this part of the adapter's inputs (default: 0)",
+     .real = &finetune_chosen.dropout, .low = 0, .high = 0.999},
     {"rslora", NULL, "the adapter counts A / √R times", .flag = &finetune_chosen.rank_stabilised},
     {"targets", "LIST",
      "matrices that have an adapter: q, k, v, o, gate, up, down (default: all that the model has)",

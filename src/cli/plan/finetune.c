@@ -107,11 +107,18 @@ static double head_bytes(const tsr_model_rank_plan *p, double tokens)
     return 2 * chunk * classes * sizeof(float);
 }
 
+/* Returns the rows of a pass of a data-parallel rank. */
+static double rows_of(const work *w, const grid *g)
+{
+    const int64_t rows = w->batch / w->accumulate, own = (rows + g->data - 1) / g->data;
+    return (double)own;
+}
+
 static need need_of(const plan *s, const grid *g, const tsr_model_rank_plan *p, uint64_t memory)
 {
     const work *w = &s->work;
-    const double rows = ceil((double)(w->batch / w->accumulate) / g->data),
-                 tokens = rows * (double)w->context, width = (double)s->config->width;
+    const double rows = rows_of(w, g), tokens = rows * (double)w->context,
+                 width = (double)s->config->width;
     const int64_t after = g->stages - p->stage;
     /* The micro-batches whose activations a stage keeps at once. */
     const double kept = (double)(after < w->accumulate ? after : w->accumulate);
@@ -154,7 +161,7 @@ static double predict(const plan *s, const grid *g, const tsr_model_rank_plan *r
 {
     const work *w = &s->work;
     const int stage = s->given.count / g->stages, each = g->tensor;
-    const double rows = ceil((double)(w->batch / w->accumulate) / g->data);
+    const double rows = rows_of(w, g);
     double slowest = 0;
     for (int i = 0; i < s->given.count && s->flops != NULL; i++) {
         const tsr_model_rank_plan *p = &ranks[i / stage * each + i % each];
@@ -171,7 +178,7 @@ static double predict(const plan *s, const grid *g, const tsr_model_rank_plan *r
 static double *add_rates(const plan *s, const grid *g)
 {
     const int stage = s->given.count / g->stages;
-    double *rates = cli_alloc((size_t)(g->tensor * g->stages), sizeof *rates);
+    double *rates = cli_alloc((size_t)g->tensor * (size_t)g->stages, sizeof *rates);
     for (int i = 0; i < s->given.count; i++)
         rates[i / stage * g->tensor + i % g->tensor] += s->given.rates[i];
     return rates;
