@@ -115,7 +115,8 @@ typedef struct tsr_delta_rule_params {
  *
  * A token reads its state once and writes it once. Chunks need scratch memory of about
  * tokens · heads · (4 · value_dim + 3 · key_dim + 256) floats. Errors: TSR_ERR_INVALID (shapes,
- * dtypes, devices, overlap, naming the values); those of recording and of tsr_tensor_create. */
+ * dtypes, devices, overlap, naming the values); TSR_ERR_UNSUPPORTED on lavapipe for more than about
+ * 15,000 tokens; those of recording and of tsr_tensor_create. */
 TSR_API TSR_NODISCARD tsr_status tsr_delta_rule(tsr_stream *stream, tsr_tensor *y,
                                                 tsr_tensor *new_state, const tsr_tensor *q,
                                                 const tsr_tensor *k, const tsr_tensor *v,

@@ -37,8 +37,8 @@ void main()
     if ((p.dnew_state.x | p.dnew_state.y) != 0u && i < int(length) && last < TAPS - 1u &&
         i >= (length > 0u ? conv_first(b, length - 1u) : -int(TAPS)))
         sum += tsr_floats(tsr_at_mul(p.dnew_state, b * p.channels + c, (TAPS - 1u) * 4u)).v[last];
-    if (i >= 0)
-        tsr_store_float(tsr_at_mul(p.dx, b * p.tokens + uint(i), p.dx_stride * tsr_dtype_bytes(X_DTYPE)), c, X_DTYPE, sum);
-    else if ((p.dstate.x | p.dstate.y) != 0u)
+    if (i < 0 && (p.dstate.x | p.dstate.y) != 0u)
         tsr_floats(tsr_at_mul(p.dstate, b * p.channels + c, (TAPS - 1u) * 4u)).v[place] = sum;
+    else if (i >= 0 && (p.dx.x | p.dx.y) != 0u)
+        tsr_store_float(tsr_at_mul(p.dx, b * p.tokens + uint(i), p.dx_stride * tsr_dtype_bytes(X_DTYPE)), c, X_DTYPE, sum);
 }

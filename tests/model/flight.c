@@ -232,6 +232,47 @@ CASE(draft_always, "draft: texts to the end of the context with drafts in every 
     close_family();
 }
 
+/* Adds a sequence whose prompt repeats three tokens, and makes steps until it has `length` tokens.
+ */
+static void repeat_until(tsr_generator *generator, int64_t count, int64_t length)
+{
+    int32_t ids[64];
+    int sequence, given;
+    tsr_generated some[SEQUENCES];
+    for (int64_t i = 0; i < count; i++)
+        ids[i] = (int32_t)(1 + i % 3);
+    OK(tsr_generator_add(
+        generator, tsr_sequence_params(.prompt = ids, .prompt_count = count, .ignore_end = true),
+        &sequence));
+    do {
+        tsr__drafts_set(generator, TSR_MAX_DRAFT_TOKENS);
+        OK(step_tokens(generator, some, &given));
+        CHECK(given >= 1 && some[0].finish == TSR_FINISH_NONE, "the text has ended");
+    } while (some[0].position + 1 < length);
+}
+
+CASE(draft_pages, "draft: pages of drafts do not keep others from going on")
+{
+    open_family(3);
+    for (int64_t count = 34; count <= 43; count++)
+        for (int pieces = 0; pieces < 2; pieces++) {
+            tsr_generator *generator = NULL;
+            OK(tsr_generator_create(tsr_generator_params(.model = model, .sequences = 2,
+                                                         .context = 128, .cache_tokens = 128,
+                                                         .draft = TSR_DRAFT_NGRAM,
+                                                         .draft_tokens = TSR_MAX_DRAFT_TOKENS,
+                                                         .piece = pieces ? 64 : 0),
+                                    &generator));
+            /* the first text needs the second page only for drafts */
+            repeat_until(generator, count, 63);
+            repeat_until(generator, 20, 21);
+            CHECK(tsr_kv_cache_length(generator->cache, generator->sequences[1].cache) >= 20,
+                  "the second text waits");
+            tsr_generator_destroy(&generator);
+        }
+    close_family();
+}
+
 CASE(draft_refusals, "draft: wrong params")
 {
     tsr_generator *generator = NULL;

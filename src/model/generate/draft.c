@@ -127,6 +127,16 @@ void tsr__drafts_drop(tsr_generator *g, int number)
         tsr__log(TSR_LOG_ERROR, "generator: %s", tsr_last_error());
 }
 
+bool tsr__drafts_drop_all(tsr_generator *g)
+{
+    bool any = false;
+    for (int i = 0; g->drafts && i < g->count; i++) {
+        any = any || g->drafts->of[i].next > 0;
+        tsr__drafts_drop(g, i);
+    }
+    return any;
+}
+
 bool tsr__drafts_take(tsr_generator *g, int number, float *logits)
 {
     tsr__drafts *d = g->drafts;
@@ -203,7 +213,7 @@ static int most_for(const tsr_generator *g, const tsr__sequence *s)
 int tsr__drafts_propose(tsr_generator *g, int count, const int *numbers, int64_t *tokens)
 {
     tsr__drafts *d = g->drafts;
-    int64_t pages = 0;
+    int64_t pages = 0, least = 0; /* that the pass needs, with and without drafts */
     int longest = 0;
     for (int i = 0; i < count; i++) {
         const tsr__sequence *s = &g->sequences[numbers[i]];
@@ -213,10 +223,13 @@ int tsr__drafts_propose(tsr_generator *g, int count, const int *numbers, int64_t
         own->count = rounded(d, own->found) <= most ? rounded(d, own->found) : own->found;
         for (int t = own->found; t < own->count; t++)
             own->ids[t] = own->ids[own->found - 1];
-        pages += pages_for(g, s->seen + 1 + own->count) -
-                 pages_for(g, tsr_kv_cache_length(g->cache, s->cache));
+        const int64_t held = pages_for(g, tsr_kv_cache_length(g->cache, s->cache));
+        pages += pages_for(g, s->seen + 1 + own->count) - held;
+        least += pages_for(g, s->seen + 1) - held;
         longest = own->count > longest ? own->count : longest;
     }
+    if (least > tsr_kv_cache_free_pages(g->cache))
+        (void)tsr__drafts_drop_all(g); /* those of other sequences */
     if (pages > tsr_kv_cache_free_pages(g->cache))
         longest = 0;
     for (int i = 0; i < count; i++) {

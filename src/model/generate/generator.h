@@ -172,8 +172,10 @@ void tsr__drafts_destroy(tsr__drafts **drafts);
 /* If a sequence's last token is the draft that follows in the cache, copies the logits after it to
  * logits[vocabulary], adds 1 to `seen`, and returns true. Otherwise drops its drafts. */
 bool tsr__drafts_take(tsr_generator *generator, int number, float *logits);
-/* Takes a sequence's drafts from the cache. */
+/* Takes a sequence's drafts, or those of all sequences, from the cache. Returns whether there were
+ * any. */
 void tsr__drafts_drop(tsr_generator *generator, int number);
+bool tsr__drafts_drop_all(tsr_generator *generator);
 /* Finds drafts for a pass of these sequences, of which only the last token is not in the cache, and
  * returns the largest number. tokens[count] become the tokens of each: the last one and its drafts.
  * The pass then has the ids tsr__drafts_ids [count, largest + 1], and a row of logits for each, of

@@ -86,6 +86,8 @@ static tsr__sequence *find_oldest_waiting(const tsr_generator *g)
 /* Frees pages that no running sequence uses. Returns false if there are none. */
 static bool free_unused(tsr_generator *g)
 {
+    if (tsr__drafts_drop_all(g))
+        return true;
     if (g->prefix && tsr__prefix_evict(g->prefix))
         return true;
     tsr__sequence *ended = find_ended(g);
@@ -149,6 +151,8 @@ static bool may_begin(tsr_generator *g, const tsr__sequence *s)
         available += g->prefix ? tsr__prefix_evictable_pages(g->prefix) : 0;
         if (available >= needed)
             return true;
+        if (tsr__drafts_drop_all(g))
+            continue;
         tsr__sequence *ended = find_ended(g);
         if (!ended)
             return false;

@@ -508,6 +508,7 @@ static tsr_status compute_all(tsr_generator *g, int prompts, const int *first, i
         TSR__TRY(compute_tokens(g, steps, next, prompts == 0));
     if (prompts > 0) {
         tsr__flight_discard(g);
+        (void)tsr__drafts_drop_all(g); /* the prompts may need their pages */
         const uint64_t start = tsr__now_ns();
         TSR__TRY(prefill_all(g, prompts, first, interrupted));
         g->stats.prompt_ns += tsr__now_ns() - start;

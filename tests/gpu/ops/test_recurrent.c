@@ -518,6 +518,37 @@ START_TEST(convolution_of_batches)
 }
 END_TEST
 
+/* Each gradient may be wanted alone. */
+START_TEST(gradients_alone)
+{
+    gpu_random random = {17};
+    const int64_t shape[] = {2, 5, 6}, states[] = {2, 6, TAPS - 1};
+    tsr_tensor *x = random_tensor(&random, TSR_F32, 3, shape, 0, 1),
+               *dy = random_tensor(&random, TSR_F32, 3, shape, 0, 1),
+               *weight = random_tensor(&random, TSR_F32, 2, (int64_t[]){6, TAPS}, 0, 1),
+               *state = random_tensor(&random, TSR_F32, 3, states, 0, 1);
+    const tsr_causal_conv_params params = {.struct_size = sizeof params, .state = state};
+    tsr_tensor *dx = like(x), *dstate = like(state), *alone_dx = like(x),
+               *alone_dstate = like(state);
+    GPU_OK(tsr_causal_conv_grad(queue, tsr_causal_conv_grads(.dx = dx, .dstate = dstate), dy, NULL,
+                                x, weight, &params));
+    GPU_OK(tsr_causal_conv_grad(queue, tsr_causal_conv_grads(.dstate = alone_dstate), dy, NULL, x,
+                                weight, &params));
+    GPU_OK(tsr_causal_conv_grad(queue, tsr_causal_conv_grads(.dx = alone_dx), dy, NULL, x, weight,
+                                &params));
+    for (int64_t b = 0; b < 2; b++) {
+        tsr_tensor *want = part_of(dstate, b, 0, 6);
+        compare("dstate", alone_dstate, b, 0, want, 0);
+        tsr_tensor_destroy(&want);
+        want = part_of(dx, b, 0, 5);
+        compare("dx", alone_dx, b, 0, want, 0);
+        tsr_tensor_destroy(&want);
+    }
+    tsr_tensor *all[] = {x, dy, weight, state, dx, dstate, alone_dx, alone_dstate};
+    destroy(8, all);
+}
+END_TEST
+
 /* Errors ------------------------------------------------------------------------------------- */
 
 START_TEST(refusals)
@@ -631,6 +662,7 @@ TESTS(recurrent)
     tcase_add_loop_test(tests, packed_documents, 0, 2);
     tcase_add_test(tests, pieces);
     tcase_add_test(tests, convolution_of_batches);
+    tcase_add_test(tests, gradients_alone);
     tcase_add_test(tests, refusals);
     tcase_add_test(tests, sizes_of_structs);
 }

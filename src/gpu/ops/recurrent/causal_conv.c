@@ -250,7 +250,7 @@ static tsr_status record_backward(tsr_stream *stream, void *opaque)
     const backward_work *w = opaque;
     (void)stream;
     TSR__TRY(convolve(w->c, w->dz, (uint32_t)w->c->channels, w->dy, w->dy_stride));
-    if (w->grads.dx || w->grads.dstate)
+    if (w->grads.dx || (w->grads.dstate && w->c->taps > 1))
         TSR__TRY(grad_of_inputs(w));
     return w->partial ? grad_of_weight(w) : TSR_OK;
 }

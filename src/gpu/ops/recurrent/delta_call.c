@@ -2,8 +2,10 @@
 #include <math.h>
 
 #include "base/given.h"
+#include "gpu/device/device.h"
 #include "gpu/internal.h"
 #include "gpu/ops/recurrent/delta.h"
+#include "shaders/params/delta.h"
 #include "tensor/check.h"
 
 tsr__dispatch tsr__delta_dispatch(const tsr__delta *call, tsr__shader shader, uint32_t workgroup)
@@ -97,4 +99,24 @@ tsr_status tsr__delta_check_output(const tsr__delta *c, const char *name, const 
             TSR__TRY(
                 tsr__require_disjoint(c->tokens.op, name, out, names[i], in[i], in[i] == same));
     return TSR_OK;
+}
+
+/* Some drivers end all loops of an invocation together after 65535 iterations. */
+enum { MOST_ITERATIONS = 60000 };
+
+bool tsr__delta_may_iterate(const tsr__delta *c, int64_t iterations)
+{
+    return !tsr_stream_device(c->tokens.stream)->traits.ends_loops || iterations <= MOST_ITERATIONS;
+}
+
+tsr_status tsr__delta_check_iterations(const tsr__delta *c, int64_t each)
+{
+    const int64_t chunk = TSR_DELTA_CHUNK, chunks = (c->tokens.tokens + chunk - 1) / chunk;
+    if (tsr__delta_may_iterate(c, chunks * each))
+        return TSR_OK;
+    return tsr__fail(TSR_ERR_UNSUPPORTED,
+                     "%s: %lld tokens are too many for one call on this CPU driver; about %lld are "
+                     "possible",
+                     c->tokens.op, (long long)c->tokens.tokens,
+                     (long long)(MOST_ITERATIONS / each * chunk));
 }

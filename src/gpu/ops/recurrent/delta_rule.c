@@ -6,7 +6,7 @@
 #include "shaders/params/delta.h"
 #include "tensor/check.h"
 
-enum { STEP_WORKGROUP = 64, RECURRENT_TOKENS = 16 };
+enum { STEP_WORKGROUP = 64, RECURRENT_TOKENS = 16, ITERATIONS_OF_TOKEN = 80 };
 
 static tsr_status run_steps(const tsr__delta *c, const tsr_tensor *y, uint32_t y_stride,
                             const tsr_tensor *new_state)
@@ -100,6 +100,9 @@ tsr_status tsr_delta_rule(tsr_stream *stream, tsr_tensor *y, tsr_tensor *new_sta
     const int64_t given = params->recurrent_tokens, most = given == TSR_DELTA_CHUNKS ? 0
                                                            : given == 0 ? RECURRENT_TOKENS
                                                                         : given;
-    return c.tokens.tokens <= most ? run_steps(&c, y, y_stride, new_state)
-                                   : run_chunks(&c, y, y_stride, new_state);
+    if (c.tokens.tokens <= most &&
+        tsr__delta_may_iterate(&c, c.tokens.tokens * ITERATIONS_OF_TOKEN))
+        return run_steps(&c, y, y_stride, new_state);
+    TSR__TRY(tsr__delta_check_iterations(&c, c.key_dim * 9 / 16 + 96));
+    return run_chunks(&c, y, y_stride, new_state);
 }
