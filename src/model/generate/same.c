@@ -83,10 +83,11 @@ static tsr_status differ(const tsr_generator *g, tsr__same what)
                          "generator: not all ranks have the same params; this one has sequences "
                          "%d, context %" PRId64 ", cache_tokens %" PRId64 ", cache_dtype %s, "
                          "prefill %" PRId64 ", logits_positions %" PRId64
-                         ", log_probabilities %d, piece %" PRId64 ", prefix_cache %d",
+                         ", log_probabilities %d, piece %" PRId64
+                         ", prefix_cache %d, draft %d, draft_tokens %d",
                          p->sequences, p->context, p->cache_tokens, tsr_dtype_name(p->cache_dtype),
                          p->prefill, p->logits_positions, p->log_probabilities, p->piece,
-                         p->prefix_cache);
+                         p->prefix_cache, (int)p->draft, p->draft_tokens);
     case TSR__SAME_PROMPTS:
         return tsr__fail(TSR_ERR_INVALID,
                          "generator: not all ranks have the same prompts; the last one of this "
