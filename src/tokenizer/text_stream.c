@@ -31,6 +31,8 @@ static const char *const mark_spellings[MARKS] = {
     [MARK_START] = "<|start|>",    [MARK_CHANNEL] = "<|channel|>",
     [MARK_MESSAGE] = "<|message|>"};
 
+static const char assistant[] = "<｜Assistant｜>";
+
 /* The channel at the end of the text that has been added. */
 typedef struct channel_state {
     tsr_text_channel channel;
@@ -57,6 +59,7 @@ struct tsr_text_stream {
     size_t given_capacity;
     bool has_generated, ended;
     int32_t marks[MARKS]; /* ids; -1: the vocabulary lacks the token, or channels are not wanted */
+    int32_t assistant;    /* DeepSeek's token before a reply, no control token; -1: there is none */
     channel_state at;
     /* of the text that the last call gave out */
     tsr_text_channel given_channel;
@@ -116,6 +119,7 @@ static tsr_status init_stream(const tsr_text_stream_params *p, tsr_text_stream *
     s->invalid = p->invalid;
     s->at.name_of = MARKS;
     find_marks(s, p->channels);
+    s->assistant = tsr_tokenizer_find(s->tokenizer, assistant, sizeof assistant - 1);
     s->stops = tsr__calloc((size_t)p->stop_count, sizeof *s->stops);
     if (s->stops == NULL)
         return TSR_ERR_NO_MEMORY;
@@ -402,6 +406,18 @@ static void give_out_before(tsr_text_stream *s, mark found, const char **text, s
     pass_mark(&s->at, found);
 }
 
+/* A control token of the prompt ends what the text before it began, such as the reasoning after
+ * <think> in a user's message: only what follows the last control token, which is in the reply's
+ * header, counts. Names after <|start|> and <|channel|> may contain control tokens. */
+static void pass_control(tsr_text_stream *s, int32_t id)
+{
+    const bool is_name = !is_text(&s->at) && s->at.name_of != MARK_THOUGHT;
+    if (is_name || (id != s->assistant && !tsr__is_control(&s->tokenizer->vocabulary.tokens[id])))
+        return;
+    begin_channel(&s->at, TSR_TEXT_ANSWER);
+    s->at.begins = false;
+}
+
 tsr_status tsr_text_stream_add_prompt(tsr_text_stream *s, int32_t id, const char **text,
                                       size_t *size_bytes)
 {
@@ -417,6 +433,8 @@ tsr_status tsr_text_stream_add_prompt(tsr_text_stream *s, int32_t id, const char
     note_given(s);
     if (found != MARKS)
         pass_mark(&s->at, found);
+    else
+        pass_control(s, id);
     give_out_held(s, complete_size(s->held, s->held_size), text, size_bytes);
     return TSR_OK;
 }

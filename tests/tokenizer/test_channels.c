@@ -19,10 +19,11 @@ static tsr_tokenizer *make_tokenizer(const char *const *added)
     json_t *tokens = json_object_get(json, "added_tokens");
     size_t id = json_object_size(json_object_get(json_object_get(json, "model"), "vocab"));
     for (; *added != NULL; added++, id++)
-        json_array_append_new(tokens, json_pack("{sI ss sb sb sb sb sb}", "id", (json_int_t)id,
-                                                "content", *added, "single_word", 0, "lstrip", 0,
-                                                "rstrip", 0, "normalized", 0, "special",
-                                                strstr(*added, "think>") == NULL));
+        json_array_append_new(
+            tokens,
+            json_pack("{sI ss sb sb sb sb sb}", "id", (json_int_t)id, "content", *added,
+                      "single_word", 0, "lstrip", 0, "rstrip", 0, "normalized", 0, "special",
+                      strstr(*added, "think>") == NULL && strstr(*added, "｜") == NULL));
     char *text = json_dumps(json, 0);
     json_decref(json);
     tsr_tokenizer *tokenizer = tsr__tokenizer_create();
@@ -40,6 +41,9 @@ typedef struct example {
 } example;
 
 static const char *const think[] = {THINK, NULL}, *const thought[] = {THOUGHT, NULL},
+                         *const turns[] = {THINK, "<|user|>", "<|assistant|>", NULL},
+                         *const deepseek[] = {THINK, "<｜Assistant｜>", NULL},
+                         *const turn_thought[] = {THOUGHT, "<|user|>", "<|assistant|>", NULL},
                          *const harmony[] = {HARMONY, NULL}, *const half[] = {"<think>", NULL},
                          *const other[] = {"<|start|>", "<|message|>", NULL};
 
@@ -54,6 +58,12 @@ static const example examples[] = {
     {think, "Q<think>\n", "why</think>A", NULL, {"A", "why", ""}},
     {think, "Q<think></think>\n", "\nA", NULL, {"A", "", ""}},
     {think, "Q<think>", "\n\nwhy\n", NULL, {"", "why\n", ""}},
+    /* Marks in texts before the reply's header do not count. */
+    {turns, "<|user|><think>why<|assistant|>", "A", NULL, {"A", "", ""}},
+    {turns, "<|user|>a</think><|assistant|>", "\n\nA", NULL, {"\n\nA", "", ""}},
+    {turns, "<|user|><think>why<|assistant|>\n<think>\n", "so</think>A", NULL, {"A", "so", ""}},
+    {deepseek, "<think>why<｜Assistant｜>", "A", NULL, {"A", "", ""}},
+    {turn_thought, "<|user|><|channel>x<|assistant|>", "\nA", NULL, {"\nA", "", ""}},
     /* Stop strings count in the answer only. */
     {think, "Q", "<think>stop here</think>go stop", "stop", {"go ", "stop here", ""}},
     {think, "Q", "<think>sto</think>p", "stop", {"p", "sto", ""}},
