@@ -57,8 +57,8 @@ static bool other_half(const char *name, char *other, size_t size)
     return true;
 }
 
-/* Adds the last part of the module's name, such as q_proj or attn_q, unless it is there. */
-static void add_target(findings *f, const char *name, char **end)
+/* Adds the last part of the module's name, such as q_proj or attn_q, unless `seen` has it. */
+static void add_target(findings *f, const char *name, json_t *seen, char **end)
 {
     char half;
     const char *stop = find_half(name, &half), *start = stop;
@@ -69,11 +69,11 @@ static void add_target(findings *f, const char *name, char **end)
     if (start == NULL)
         return;
     const size_t length = (size_t)(stop - start);
-    for (int i = 0; i < f->target_count; i++)
-        if (strlen(f->targets[i]) == length && strncmp(f->targets[i], start, length) == 0)
-            return;
     memcpy(*end, start, length);
     (*end)[length] = '\0';
+    if (json_object_get(seen, *end) != NULL)
+        return;
+    json_object_set_new_nocheck(seen, *end, json_true());
     f->targets[f->target_count++] = *end;
     *end += length + 1;
 }
@@ -88,6 +88,7 @@ static void find(const tsr__adapter *a, findings *f)
     f->names = cli_alloc(names, 1);
     f->targets = cli_alloc((size_t)f->tensors, sizeof *f->targets);
     char *end = f->names;
+    json_t *seen = json_object();
     f->rank = a->config.rank;
     f->alpha = a->config.alpha;
     for (uint64_t i = 0; i < f->tensors; i++) {
@@ -95,13 +96,14 @@ static void find(const tsr__adapter *a, findings *f)
         char other[TSR_SHARD_MAX_NAME + 1], half;
         f->bytes += p->size_bytes;
         f->parameters += (uint64_t)p->shape[0] * (uint64_t)(p->ndim > 1 ? p->shape[1] : 1);
-        add_target(f, p->name, &end);
+        add_target(f, p->name, seen, &end);
         if (f->rank == 0 && find_half(p->name, &half) != NULL && half == 'a')
             f->rank = p->shape[0];
         if (f->missing == NULL && (!other_half(p->name, other, sizeof other) ||
                                    tsr__model_files_find(&a->files, other) == NULL))
             f->missing = p->name;
     }
+    json_decref(seen);
 }
 
 static void print_text(const tsr__adapter *a, const findings *f)

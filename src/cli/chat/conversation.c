@@ -124,6 +124,8 @@ int chat_conversation_save(const chat_conversation *c, const char *path)
         error = written ? 0 : errno;
         if (fclose(file) != 0 && error == 0)
             error = errno;
+        if (error != 0)
+            remove(path);
     }
     json_decref(document);
     return error;
