@@ -155,6 +155,20 @@ static tsr_status open_model(inference_job *j, int sequences)
     return tsr_model_open(opened, &params, &j->model);
 }
 
+/* Refuses a named adapter that requests could not choose. */
+static tsr_status check_choosable(inference_job *j, const inference_adapter *a,
+                                  const tsr_lora *adapter)
+{
+    tsr_lora_info info = TSR_INIT(tsr_lora_info);
+    const tsr_status status = tsr_lora_get_info(adapter, &info);
+    if (status != TSR_OK || (info.targets & TSR_LORA_HEAD) == 0)
+        return status;
+    snprintf(j->problem, sizeof j->problem,
+             "--lora %s: it changes the head, which requests cannot choose; tessera merge adds it",
+             a->path);
+    return TSR_ERR_INVALID;
+}
+
 /* Adds the adapters of --lora to the model. */
 static tsr_status load_adapters(inference_job *j)
 {
@@ -168,6 +182,8 @@ static tsr_status load_adapters(inference_job *j)
         status = tsr_lora_load(a->path, &params, &j->adapters[i]);
         if (status != TSR_OK)
             snprintf(j->problem, sizeof j->problem, "--lora %s: %s", a->path, tsr_last_error());
+        else if (a->name != NULL)
+            status = check_choosable(j, a, j->adapters[i]);
         if (a->name != NULL)
             tsr_lora_set_enabled(j->adapters[i], false);
     }

@@ -469,6 +469,19 @@ static tsr_status begin_slot(serve_schedule *d, int index, int sequence)
     return c != NULL ? begin_stream(d->server, c) : TSR_OK;
 }
 
+/* Ends the request of a choice that the generator has refused, which all ranks notice. */
+static void fail_addition(serve_schedule *d, int index)
+{
+    pthread_mutex_lock(&d->server->lock);
+    const serve_choice *c = d->added[index];
+    if (c != NULL) {
+        serve_refuse(&c->request->failed, 500, "", "the generator cannot begin the text: %s",
+                     tsr_last_error());
+        end_request(d, c->request);
+    }
+    pthread_mutex_unlock(&d->server->lock);
+}
+
 /* Carries out the orders. All ranks call this with the same orders. */
 static tsr_status obey(serve_schedule *d, const serve_text *text, orders *head)
 {
@@ -487,8 +500,13 @@ static tsr_status obey(serve_schedule *d, const serve_text *text, orders *head)
     for (int64_t i = 0; i < head->additions && status == TSR_OK; i++) {
         int sequence = 0;
         status = add_sequence(d, &at, &sequence);
-        if (status == TSR_OK && s->listens)
+        if (status == TSR_ERR_INVALID) {
+            if (s->listens)
+                fail_addition(d, (int)i);
+            status = TSR_OK;
+        } else if (status == TSR_OK && s->listens) {
             status = begin_slot(d, (int)i, sequence);
+        }
     }
     return status;
 }
