@@ -545,6 +545,7 @@ START_TEST(keys_are_needed)
         {"/v1/models", "Authorization: Bearer secret5\r\n", 401},
         {"/v1/models", "Authorization: secret\r\n", 401},
         {"/v1/models", "Authorization: Bearer secret\r\n", 200},
+        {"/v1/models", "Authorization: bearer secret\r\n", 200},
         {"/metrics", "", 401},
         {"/health", "", 200},
         {"/nowhere", "", 404},
@@ -812,8 +813,76 @@ START_TEST(ranks_serve_together)
 }
 END_TEST
 
+/* Links a file of the test data into a folder. */
+static void link_file(const char *folder, const char *name, const char *file)
+{
+    char path[256], target[512];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    snprintf(target, sizeof target, "%s/%s", TEST_DATA, file);
+    ck_assert_int_eq(symlink(target, path), 0);
+}
+
+/* Requests cannot choose adapters of the head, so the server does not start with one. */
+static void check_head_adapter(void)
+{
+    static const char header[] =
+        "{\"base_model.model.lm_head.lora_A.weight\":{\"dtype\":\"F32\",\"shape\":[1,64],"
+        "\"data_offsets\":[0,256]},\"base_model.model.lm_head.lora_B.weight\":{\"dtype\":\"F32\","
+        "\"shape\":[65,1],\"data_offsets\":[256,516]}}";
+    char folder[] = "/tmp/tessera-head-XXXXXX", path[128], command[512];
+    static const float values[129];
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    link_file(folder, "config.json", "training/lora/lora_base/config.json");
+    link_file(folder, "model.safetensors", "training/lora/lora_base/model.safetensors");
+    link_file(folder, "tokenizer.json", "tokenizer/mini-gpt2.tokenizer.json");
+    snprintf(path, sizeof path, "%s/adapter_config.json", folder);
+    FILE *file = fopen(path, "w");
+    ck_assert(file && fputs("{\"peft_type\": \"LORA\", \"r\": 1, \"lora_alpha\": 1}", file) >= 0 &&
+              fclose(file) == 0);
+    snprintf(path, sizeof path, "%s/adapter_model.safetensors", folder);
+    file = fopen(path, "wb");
+    ck_assert_ptr_nonnull(file);
+    for (int i = 0; i < 8; i++)
+        fputc((int)((uint64_t)(sizeof header - 1) >> (8 * i) & 255), file);
+    ck_assert(fputs(header, file) >= 0 && fwrite(values, sizeof values, 1, file) == 1);
+    ck_assert_int_eq(fclose(file), 0);
+    snprintf(command, sizeof command, "serve %s --port 0 --lora a=%s", folder, folder);
+    tool_fails(command, ": it changes the head, which requests cannot choose; tessera merge adds "
+                        "it\n");
+    tests_remove(folder);
+}
+
+/* Bodies that wait for a reader are limited, and are not read any more after a signal. */
+START_TEST(bodies_that_wait_are_limited)
+{
+    enum { BODIES = 12, BYTES = 1 << 20 };
+    static char body[BYTES + 32];
+    int clients[BODIES], count_200 = 0, count_429 = 0, count_503 = 0;
+    server s = server_start(SERVE "--parallel 1 --queue 0");
+    strcpy(body, "{\"content\": \"");
+    memset(body + strlen(body), 'a', BYTES);
+    strcat(body, "\"}");
+    for (int i = 0; i < BODIES; i++)
+        clients[i] = server_ask(&s, "POST", "/tokenize", "", body);
+    kill(s.pid, SIGTERM);
+    for (int i = 0; i < BODIES; i++) {
+        reply r = server_hear(clients[i]);
+        count_200 += r.status == 200;
+        count_503 += r.status == 503;
+        count_429 += r.status == 429 && strstr(r.text, "Retry-After: 1") != NULL &&
+                     strstr(r.body, "the bodies of 5 requests are being read already") != NULL;
+        free(r.text);
+    }
+    ck_assert_msg(count_200 > 0 && count_429 > 0 && count_503 > 0 &&
+                      count_200 + count_429 + count_503 == BODIES,
+                  "%d, %d, %d", count_200, count_429, count_503);
+    server_stop(&s);
+}
+END_TEST
+
 START_TEST(mistakes_are_named)
 {
+    check_head_adapter();
     tool_refuses("serve x --lora y",
                  "tessera: serve: --lora takes NAME=PATH, and perhaps :SCALE, not 'y'\n");
     tool_refuses("serve x --lora =y",
@@ -886,5 +955,6 @@ TESTS(serve)
     tcase_add_test(tests, texts_wait_for_pages);
     tcase_add_test(tests, deadlines_end_requests);
     tcase_add_test(tests, ranks_serve_together);
+    tcase_add_test(tests, bodies_that_wait_are_limited);
     tcase_add_test(tests, mistakes_are_named);
 }

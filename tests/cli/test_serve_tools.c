@@ -235,6 +235,10 @@ START_TEST(calls_are_found)
                                  *function = json_object_get(one, "function");
                     strcat(names, json_string_value(json_object_get(function, "name")));
                     strcat(names, ";");
+                    for (size_t other = 0; other < k; other++)
+                        ck_assert(
+                            !json_equal(json_object_get(one, "id"),
+                                        json_object_get(json_array_get(c->calls, other), "id")));
                     json_t *arguments = json_loads(
                         json_string_value(json_object_get(function, "arguments")), 0, NULL);
                     json_t *wanted = json_loads(city, 0, NULL);
@@ -595,6 +599,23 @@ START_TEST(grammars_begin_after_reasoning)
 }
 END_TEST
 
+/* Returns a body with a tool of so many properties. */
+static char *many_properties(int count)
+{
+    json_t *properties = json_object();
+    for (int i = 0; i < count; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "p%d", i);
+        json_object_set_new(properties, name, json_object());
+    }
+    json_t *body = json_pack("{s[{sss{sss{so}}}]}", "tools", "type", "function", "function", "name",
+                             "f", "parameters", "properties", properties);
+    char *text = json_dumps(body, 0);
+    ck_assert_ptr_nonnull(text);
+    json_decref(body);
+    return text;
+}
+
 START_TEST(mistakes_are_named)
 {
 #define ASKS ", \"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}]}"
@@ -644,6 +665,10 @@ START_TEST(mistakes_are_named)
         {TSR_CHAT_CHATML, "{\"messages\": [{\"role\": \"tool\", \"content\": \"a\"}]}",
          "message 0 is the result's (5) instead of the user's"},
         {TSR_CHAT_CHATML,
+         "{\"tools\": [" TOOL "], \"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}",
+         "message 1 is the assistant's (2) instead of the user's (counted with the messages that "
+         "tools add)"},
+        {TSR_CHAT_CHATML,
          "{\"tools\": [" TOOL "], \"messages\": [{\"role\": \"cat\", \"content\": \"a\"}]}",
          "message 0 has the role 'cat'; system, developer, user, assistant and tool are possible"},
     };
@@ -656,6 +681,12 @@ START_TEST(mistakes_are_named)
                           strstr(problem.message, cases[i].sentence) != NULL,
                       "%s: %s", cases[i].body, problem.message);
     }
+    serve_problem problem = {0};
+    char *many = many_properties(4097);
+    ck_assert_ptr_null(serve_request_read(&server, true, many, strlen(many), &problem));
+    ck_assert_str_eq(problem.message,
+                     "the parameters of tool 0 have 4097 properties; at most 4096 are possible");
+    free(many);
     /* with "none", tools are not described */
     serve_request *r =
         read_request(TSR_CHAT_CHATML, "{\"tools\": [" TOOL "], \"tool_choice\": \"none\"" ASKS);

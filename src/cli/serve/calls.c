@@ -48,17 +48,29 @@ static void give_held(const serve_server *server, serve_choice *c, size_t size)
 
 /* Calls ---------------------------------------------------------------------------------------- */
 
+/* Writes the id of a call, which is unique in its reply. Mistral's ids have 9 letters and digits: 5
+ * are the request's, and 4 the number of the call among those of all choices. */
+static void name_call(const serve_server *server, const serve_choice *c, size_t number, char *id,
+                      size_t size)
+{
+    static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    const char *random = strchr(c->request->id, '-') + 1;
+    if (serve_tool_style_of(server) != SERVE_MISTRAL) {
+        snprintf(id, size, "call_%.22s%03d%03zu", random, c->index, number);
+        return;
+    }
+    size_t left = number * (size_t)c->request->choice_count + (size_t)c->index;
+    snprintf(id, size, "%.5s0000", random);
+    for (int i = 8; i >= 5; i--, left /= 62)
+        id[i] = digits[left % 62];
+}
+
 static void open_call(const serve_server *server, serve_choice *c, const char *name)
 {
-    char id[48];
-    const char *random = strchr(c->request->id, '-') + 1;
+    char id[64];
     if (c->calls == NULL)
         c->calls = json_array();
-    const int number = (int)json_array_size(c->calls);
-    if (serve_tool_style_of(server) == SERVE_MISTRAL)
-        snprintf(id, sizeof id, "%.5s%02d%02d", random, c->index % 100, number % 100);
-    else
-        snprintf(id, sizeof id, "call_%.24s%02d%02d", random, c->index % 100, number % 100);
+    name_call(server, c, json_array_size(c->calls), id, sizeof id);
     json_array_append_new(c->calls, json_pack("{sssss{ssss}}", "id", id, "type", "function",
                                               "function", "name", name, "arguments", ""));
     c->call_open = true;

@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -26,6 +27,9 @@
 #define TLS_BYTES (1 << 20)
 /* The most bytes of a request's headers. */
 #define HEADER_BYTES 32768
+
+/* So many bodies may be read beside those of the requests that run or wait. */
+#define MORE_BODIES 4
 
 /* Files that the process may need beside one for each connection. */
 #define OTHER_FILES 1024
@@ -50,6 +54,7 @@ struct exchange {
     int socket; /* −1: unknown */
     const route *route;
     serve_text body;
+    double arrived;         /* when the body was complete, of serve_now */
     bool too_large, reads;  /* `reads`: a thread has got the body, and sets one of: */
     serve_problem problem;  /* why the request was refused; status 0: it was not */
     serve_request *request; /* NULL: none */
@@ -219,6 +224,7 @@ static void generate(serve_server *server, exchange *c, bool chat)
         return;
     pthread_mutex_lock(&server->lock);
     r->socket = c->socket;
+    r->arrived = c->arrived;
     c->request = r;
     if (server->stopping)
         serve_refuse(&c->problem, 503, "", "the server shuts down");
@@ -361,7 +367,7 @@ static bool has_key(const serve_server *server, struct MHD_Connection *from)
         MHD_lookup_connection_value(from, MHD_HEADER_KIND, MHD_HTTP_HEADER_AUTHORIZATION);
     if (server->key[0] == '\0')
         return true;
-    return given != NULL && strncmp(given, scheme, sizeof scheme - 1) == 0 &&
+    return given != NULL && strncasecmp(given, scheme, sizeof scheme - 1) == 0 &&
            same_key(server->key, given + sizeof scheme - 1);
 }
 
@@ -425,29 +431,47 @@ static void read_body(serve_work *work)
 {
     exchange *c = (exchange *)work;
     serve_server *server = c->server;
-    if (is_closed(c->socket))
+    pthread_mutex_lock(&server->lock);
+    const bool stopping = server->stopping;
+    pthread_mutex_unlock(&server->lock);
+    if (stopping)
+        serve_refuse(&c->problem, 503, "", "the server shuts down");
+    else if (is_closed(c->socket))
         serve_refuse(&c->problem, 400, "", "the client has gone");
     else
         c->route->read(server, c);
     serve_text_finish(&c->body); /* the text may be generated long after this */
+    pthread_mutex_lock(&server->lock);
+    server->bodies--;
+    pthread_mutex_unlock(&server->lock);
     MHD_resume_connection(c->connection);
 }
 
-/* Gives the body to a thread, unless the server closes all connections. */
+/* Gives the body to a thread, unless the server closes all connections, or too many bodies wait,
+ * which need memory. */
 static bool begin_reading(serve_server *server, struct MHD_Connection *connection, exchange *c)
 {
     c->work.run = read_body;
     c->connection = connection;
     c->socket = socket_of(connection);
+    c->arrived = serve_now();
     pthread_mutex_lock(&server->lock);
-    c->reads = !server->closing;
+    const int64_t most = serve_chosen.queue + serve_chosen.parallel + MORE_BODIES;
+    c->reads = !server->closing && server->bodies < most;
     if (c->reads) {
+        server->bodies++;
         MHD_suspend_connection(connection);
         serve_readers_add(server->readers, &c->work);
+    } else if (!server->closing) {
+        serve_refuse(&c->problem, 429, "",
+                     "the bodies of %" PRId64 " requests are being read already; try again later",
+                     server->bodies);
     } else {
         serve_refuse(&c->problem, 503, "", "the server shuts down");
     }
     pthread_mutex_unlock(&server->lock);
+    if (!c->reads)
+        serve_text_finish(&c->body);
     return c->reads;
 }
 

@@ -33,7 +33,6 @@ bool serve_enqueue(serve_server *s, serve_request *r)
     const int64_t free_slots = serve_chosen.parallel - s->running;
     if (s->waiting_requests >= serve_chosen.queue + (free_slots > 0 ? free_slots : 0))
         return false;
-    r->arrived = serve_now();
     r->users++;
     r->waits = true;
     s->waiting_requests++;

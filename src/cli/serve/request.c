@@ -11,6 +11,8 @@
 #define MOST_STOPS 16
 #define MOST_CHOICES 128
 #define MOST_BIASES 1024
+/* Log-probabilities that all texts of a request may have for each token. */
+#define MOST_LOG_PROBABILITIES 256
 
 /* Refuses a request with the sentence of the library's last error. */
 static bool refuse_by_library(serve_problem *problem, unsigned status, const char *parameter)
@@ -265,7 +267,13 @@ static bool read_log_probabilities(const values *v, serve_request *r, serve_prob
     r->top_log_probabilities = (int)(r->chat                    ? v->top_logprobs
                                      : v->log_probabilities > 0 ? v->log_probabilities
                                                                 : 0);
-    return true;
+    const int64_t numbers = r->log_probabilities ? v->n * (1 + r->top_log_probabilities) : 0;
+    if (numbers <= MOST_LOG_PROBABILITIES)
+        return true;
+    const char *name = r->chat ? "top_logprobs" : "logprobs";
+    serve_refuse(problem, 400, name, "n is %" PRId64 " and %s %d; n · (1 + %s) must be at most %d",
+                 v->n, name, r->top_log_probabilities, name, MOST_LOG_PROBABILITIES);
+    return false;
 }
 
 static bool read_stream_options(const json_t *value, serve_request *r, serve_problem *problem)
@@ -319,6 +327,20 @@ static bool read_model(const serve_server *server, serve_request *r, serve_probl
         r->adapter = adapter;
     }
     return true;
+}
+
+/* Lengths -------------------------------------------------------------------------------------- */
+
+bool serve_check_bytes(const serve_server *server, size_t bytes, const char *name,
+                       serve_problem *problem)
+{
+    if (server->longest_token == 0 || (int64_t)bytes / server->longest_token <= server->context)
+        return true;
+    serve_refuse(problem, 400, name,
+                 "the prompt has %zu bytes, but the context has only %" PRId64
+                 " tokens of at most %" PRId64 " bytes",
+                 bytes, server->context, server->longest_token);
+    return false;
 }
 
 /* Messages ------------------------------------------------------------------------------------- */
@@ -394,8 +416,12 @@ static bool encode_messages(const serve_server *server, const json_t *list, serv
     tsr_chat_message *messages = cli_alloc(count, sizeof *messages);
     char **texts = cli_alloc(count, sizeof *texts);
     bool good = true;
-    for (size_t i = 0; i < count && good; i++)
+    size_t bytes = 0;
+    for (size_t i = 0; i < count && good; i++) {
         good = read_message(json_array_get(list, i), i, &messages[i], &texts[i], problem);
+        bytes += messages[i].size_bytes;
+    }
+    good = good && serve_check_bytes(server, bytes, "messages", problem);
     if (good && tsr_chat_encode(server->tokenizer,
                                 tsr_chat_params(.format = inference_chosen.format,
                                                 .messages = messages, .count = (int)count,
@@ -441,6 +467,8 @@ static bool encode_prompt(const serve_server *server, const json_t *prompt, serv
         !json_is_integer(json_array_get(prompt, 0)))
         prompt = json_array_get(prompt, 0);
     if (json_is_string(prompt)) {
+        if (!serve_check_bytes(server, json_string_length(prompt), "prompt", problem))
+            return false;
         if (tsr_tokenizer_encode(server->tokenizer, json_string_value(prompt),
                                  json_string_length(prompt), NULL, &ids, &count) != TSR_OK)
             return refuse_by_library(problem, 400, "prompt");

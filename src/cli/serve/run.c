@@ -61,6 +61,18 @@ static tsr_status serve(serve_server *s, serve_schedule *d)
     }
 }
 
+static tsr_status find_longest_token(serve_server *s)
+{
+    tsr_status status = TSR_OK;
+    for (int32_t id = 0; id < tsr_tokenizer_size(s->tokenizer) && status == TSR_OK; id++) {
+        tsr_token_info token = TSR_INIT(tsr_token_info);
+        status = tsr_tokenizer_get_token(s->tokenizer, id, &token);
+        if (status == TSR_OK && (int64_t)token.size_bytes > s->longest_token)
+            s->longest_token = (int64_t)token.size_bytes;
+    }
+    return status;
+}
+
 /* Joins the job, listens on rank 0, and serves. */
 static int begin(serve_server *s)
 {
@@ -75,6 +87,8 @@ static int begin(serve_server *s)
     }
     if (status == TSR_OK)
         status = inference_open_tokenizer(&s->tokenizer);
+    if (status == TSR_OK)
+        status = find_longest_token(s);
     serve_schedule *d = serve_schedule_create(s);
     if (status == TSR_OK)
         status = serve(s, d);

@@ -199,6 +199,11 @@ bool serve_reply_end(const serve_server *server, serve_choice *choice, bool whol
  * NULL if it is something else. */
 char *serve_content_text(const json_t *content);
 
+/* Refuses a text that is too long for the context whatever its tokens are, which is known without
+ * encoding it. */
+bool serve_check_bytes(const serve_server *server, size_t bytes, const char *parameter,
+                       serve_problem *problem);
+
 /* POST /tokenize and /detokenize. Return the answer, or NULL and set *problem. */
 json_t *serve_tokenize(const serve_server *server, const char *body, size_t size,
                        serve_problem *problem);
@@ -263,6 +268,7 @@ struct serve_server {
     inference_job job;
     tsr_tokenizer *tokenizer;
     tsr_generator *generator; /* NULL: the model could not be opened after a loss */
+    int64_t longest_token;    /* bytes of the tokenizer's longest token; 0: unknown */
     const char *name;         /* the model's name in the API */
     char key[256];            /* "": no key is needed */
     struct MHD_Daemon *daemon;
@@ -291,6 +297,7 @@ struct serve_server {
     int waiting, running;       /* texts */
     int waiting_requests;       /* of which no text has begun */
     int exchanges;              /* requests that have not been answered completely */
+    int64_t bodies;             /* that wait for a reader, or are being read */
     serve_metrics metrics;
     tsr_generator_stats stats; /* after the last step */
 };

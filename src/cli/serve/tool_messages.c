@@ -23,7 +23,8 @@ typedef struct conversation {
     size_t last_answer; /* the last one of the assistant without calls; 0: there is none */
     bool described;     /* the tools have been */
     bool *taken;        /* by message of the client: it is a result that follows its call already */
-    const json_t *calls; /* those of the assistant's last message that had some */
+    const char *last_call; /* the name of the last call of the last message that had some */
+    json_t *call_names;    /* the names of that message's calls, by their ids */
 } conversation;
 
 /* Begins a message, or goes on with the last one if that has the same role and is a result. */
@@ -230,51 +231,57 @@ static void add_named_result(conversation *c, const json_t *message, const char 
     free(given);
 }
 
-/* Finds the result of a call among those that follow message `index` directly. Returns 0 if there
- * is none. */
-static size_t find_result(const conversation *c, size_t index, const json_t *call)
+/* Returns the indices of the results that follow message `index` directly, by the ids of their
+ * calls, for json_decref. The first result of a call counts. */
+static json_t *results_after(const conversation *c, size_t index)
 {
-    const char *id = json_string_value(json_object_get(call, "id"));
+    json_t *results = json_object();
     for (size_t i = index + 1; has_role(json_array_get(c->list, i), "tool"); i++) {
-        const char *of =
+        const char *id =
             json_string_value(json_object_get(json_array_get(c->list, i), "tool_call_id"));
-        if (id != NULL && of != NULL && strcmp(id, of) == 0)
-            return i;
+        if (id != NULL && json_object_get(results, id) == NULL)
+            json_object_set_new(results, id, json_integer((json_int_t)i));
     }
-    return 0;
+    return results;
+}
+
+/* Keeps the names of a message's calls for the results that follow. The first call of an id counts.
+ */
+static void keep_names(conversation *c, const json_t *calls)
+{
+    json_decref(c->call_names);
+    c->call_names = json_object();
+    c->last_call = call_name(json_array_get(calls, json_array_size(calls) - 1));
+    for (size_t i = 0; i < json_array_size(calls); i++) {
+        const json_t *call = json_array_get(calls, i);
+        const char *id = json_string_value(json_object_get(call, "id"));
+        if (id != NULL && json_object_get(c->call_names, id) == NULL)
+            json_object_set(c->call_names, id,
+                            json_object_get(json_object_get(call, "function"), "name"));
+    }
 }
 
 /* The name of the tool that has given a result: that of the call with its id, or of the last one.
  */
 static const char *name_of_result(const conversation *c, const json_t *message)
 {
-    const char *id = json_string_value(json_object_get(message, "tool_call_id")), *name = "";
-    for (size_t i = 0; i < json_array_size(c->calls); i++) {
-        const json_t *call = json_array_get(c->calls, i);
-        const char *of = json_string_value(json_object_get(call, "id"));
-        name = call_name(call);
-        if (id != NULL && of != NULL && strcmp(id, of) == 0)
-            break;
-    }
-    return name;
+    const char *id = json_string_value(json_object_get(message, "tool_call_id"));
+    const char *name = id != NULL ? json_string_value(json_object_get(c->call_names, id)) : NULL;
+    return name != NULL ? name : c->last_call != NULL ? c->last_call : "";
 }
 
-/* Adds a message with calls. Its reasoning is needed as long as no answer has come. A model calls
- * one tool at a time, so of several calls each one is followed by its result. */
-static bool add_messages_to_tools(conversation *c, size_t index, const json_t *message,
-                                  const char *given, serve_problem *problem)
+/* Adds calls. A model calls one tool at a time, so each of several calls is followed by its result.
+ */
+static bool add_calls_with_results(conversation *c, size_t index, const json_t *calls,
+                                   const json_t *results, serve_problem *problem)
 {
-    const json_t *calls = json_object_get(message, "tool_calls");
-    const char *reasoning = json_string_value(json_object_get(message, "reasoning_content"));
-    if (reasoning != NULL && *reasoning != '\0' && c->last_answer <= index)
-        add(begin(c, TSR_CHAT_REASONING), reasoning);
-    if (*given != '\0')
-        add(begin(c, TSR_CHAT_PREAMBLE), given);
-    c->calls = calls;
     for (size_t i = 0; i < json_array_size(calls); i++) {
         const json_t *call = json_array_get(calls, i);
         json_t *arguments = read_call(c, call, i);
-        const size_t result = json_array_size(calls) > 1 ? find_result(c, index, call) : 0;
+        const char *id = json_string_value(json_object_get(call, "id"));
+        const size_t result = json_array_size(calls) > 1 && id != NULL
+                                  ? (size_t)json_integer_value(json_object_get(results, id))
+                                  : 0;
         if (arguments == NULL)
             return refuse_call(i, index, problem);
         serve_text_add_spaced(begin(c, TSR_CHAT_CALLS), arguments, 0);
@@ -292,6 +299,23 @@ static bool add_messages_to_tools(conversation *c, size_t index, const json_t *m
         }
     }
     return true;
+}
+
+/* Adds a message with calls. Its reasoning is needed as long as no answer has come. */
+static bool add_messages_to_tools(conversation *c, size_t index, const json_t *message,
+                                  const char *given, serve_problem *problem)
+{
+    const json_t *calls = json_object_get(message, "tool_calls");
+    const char *reasoning = json_string_value(json_object_get(message, "reasoning_content"));
+    if (reasoning != NULL && *reasoning != '\0' && c->last_answer <= index)
+        add(begin(c, TSR_CHAT_REASONING), reasoning);
+    if (*given != '\0')
+        add(begin(c, TSR_CHAT_PREAMBLE), given);
+    keep_names(c, calls);
+    json_t *results = results_after(c, index);
+    const bool good = add_calls_with_results(c, index, calls, results, problem);
+    json_decref(results);
+    return good;
 }
 
 /* Messages ------------------------------------------------------------------------------------- */
@@ -377,20 +401,25 @@ bool serve_encode_tools(const serve_server *server, const json_t *list, serve_re
     bool good = true;
     for (size_t i = 0; i < count && good; i++)
         good = c.taken[i] || add_message(&c, json_array_get(list, i), i, problem);
+    size_t bytes = 0;
     for (size_t i = 0; i < c.count; i++) {
         c.messages[i].text = c.texts[i].data;
         c.messages[i].size_bytes = c.texts[i].size;
+        bytes += c.texts[i].size;
     }
+    good = good && serve_check_bytes(server, bytes, "messages", problem);
     if (good && tsr_chat_encode(server->tokenizer,
                                 tsr_chat_params(.format = inference_chosen.format,
                                                 .messages = c.messages, .count = (int)c.count,
                                                 .begin_reply = true, .reasoning = reasoning),
                                 ids, id_count) != TSR_OK) {
-        serve_refuse(problem, 400, "messages", "%s", tsr_last_error());
+        serve_refuse(problem, 400, "messages", "%s%s", tsr_last_error(),
+                     c.count != count ? " (counted with the messages that tools add)" : "");
         good = false;
     }
     for (size_t i = 0; i < c.count; i++)
         serve_text_finish(&c.texts[i]);
+    json_decref(c.call_names);
     free(c.taken);
     free(c.texts);
     free(c.messages);

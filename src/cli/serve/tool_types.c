@@ -37,15 +37,15 @@ static void add_joined(serve_text *text, const json_t *list, const char *between
     }
 }
 
-static bool is_required(const json_t *schema, const char *name)
+/* Returns an object whose members have the names in `required`, for json_decref. */
+static json_t *required_names(const json_t *schema)
 {
     const json_t *list = json_object_get(schema, "required");
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const char *one = json_string_value(json_array_get(list, i));
-        if (one != NULL && strcmp(one, name) == 0)
-            return true;
-    }
-    return false;
+    json_t *names = json_object();
+    for (size_t i = 0; i < json_array_size(list); i++)
+        if (json_is_string(json_array_get(list, i)))
+            json_object_set_new(names, json_string_value(json_array_get(list, i)), json_true());
+    return names;
 }
 
 static void add_type(serve_text *text, const json_t *schema);
@@ -96,14 +96,16 @@ static void add_object(serve_text *text, const json_t *schema)
         return;
     }
     add(text, "{\n");
+    json_t *required = required_names(schema);
     json_object_foreach(properties, name, value)
     {
         add(text, first ? "" : ", ");
         add(text, name);
-        add(text, is_required(schema, name) ? ": " NEXT_LINE : "?: " NEXT_LINE);
+        add(text, json_object_get(required, name) != NULL ? ": " NEXT_LINE : "?: " NEXT_LINE);
         add_type(text, value);
         first = false;
     }
+    json_decref(required);
     add(text, "}");
 }
 
@@ -143,8 +145,7 @@ static void add_type(serve_text *text, const json_t *schema)
         add(text, "any");
 }
 
-static void add_parameter(serve_text *text, const json_t *parameters, const char *name,
-                          const json_t *schema)
+static void add_parameter(serve_text *text, bool required, const char *name, const json_t *schema)
 {
     const json_t *value = json_object_get(schema, "default");
     if (string_of(schema, "description") != NULL) {
@@ -153,7 +154,7 @@ static void add_parameter(serve_text *text, const json_t *parameters, const char
         add(text, "\n");
     }
     add(text, name);
-    add(text, is_required(parameters, name) ? ": " : "?: ");
+    add(text, required ? ": " : "?: ");
     add_type(text, schema);
     if (value != NULL && json_array_size(json_object_get(schema, "enum")) > 0) {
         add(text, ", // default: ");
@@ -184,7 +185,10 @@ void serve_describe_types(serve_text *text, const json_t *tools)
         add(text, "type ");
         add(text, json_string_value(json_object_get(function, "name")));
         add(text, json_object_size(properties) > 0 ? " = (_: {\n" : " = () => any;\n\n");
-        json_object_foreach(properties, name, schema) add_parameter(text, parameters, name, schema);
+        json_t *required = required_names(parameters);
+        json_object_foreach(properties, name, schema)
+            add_parameter(text, json_object_get(required, name) != NULL, name, schema);
+        json_decref(required);
         add(text, json_object_size(properties) > 0 ? "}) => any;\n\n" : "");
     }
     add(text, "} // namespace functions");

@@ -61,6 +61,32 @@ const json_t *serve_find_tool(const json_t *tools, const char *name)
     return NULL;
 }
 
+/* Returns the number of properties of a schema, nested ones included. */
+static size_t count_properties(json_t *schema)
+{
+    size_t count = json_object_size(json_object_get(schema, "properties")), i;
+    const char *key;
+    json_t *member;
+    json_array_foreach(schema, i, member) count += count_properties(member);
+    json_object_foreach(schema, key, member) count += count_properties(member);
+    return count;
+}
+
+static bool check_properties(const json_t *tools, serve_problem *problem)
+{
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        const json_t *function = json_object_get(json_array_get(tools, i), "function");
+        const size_t count = count_properties(json_object_get(function, "parameters"));
+        if (count > SERVE_MOST_PROPERTIES) {
+            serve_refuse(problem, 400, "tools",
+                         "the parameters of tool %zu have %zu properties; at most %d are possible",
+                         i, count, SERVE_MOST_PROPERTIES);
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool check_tools(const json_t *tools, serve_problem *problem)
 {
     if (!json_is_array(tools) || json_array_size(tools) > SERVE_MOST_TOOLS) {
@@ -84,7 +110,7 @@ static bool check_tools(const json_t *tools, serve_problem *problem)
             return false;
         }
     }
-    return true;
+    return check_properties(tools, problem);
 }
 
 /* Reads tool_choice: "none", "auto", "required", or a function by its name. */

@@ -6,6 +6,7 @@
 
 #define SERVE_MOST_TOOLS 128
 #define SERVE_MOST_TOOL_NAME 64
+#define SERVE_MOST_PROPERTIES 4096 /* of a tool's parameters, nested ones included */
 
 /* How a model's format writes calls. */
 typedef enum serve_tool_style {
