@@ -329,20 +329,6 @@ static bool read_model(const serve_server *server, serve_request *r, serve_probl
     return true;
 }
 
-/* Lengths -------------------------------------------------------------------------------------- */
-
-bool serve_check_bytes(const serve_server *server, size_t bytes, const char *name,
-                       serve_problem *problem)
-{
-    if (server->longest_token == 0 || (int64_t)bytes / server->longest_token <= server->context)
-        return true;
-    serve_refuse(problem, 400, name,
-                 "the prompt has %zu bytes, but the context has only %" PRId64
-                 " tokens of at most %" PRId64 " bytes",
-                 bytes, server->context, server->longest_token);
-    return false;
-}
-
 /* Messages ------------------------------------------------------------------------------------- */
 
 static bool read_role(const char *name, tsr_chat_role *out)

@@ -180,7 +180,15 @@ static bool is_late(const serve_request *r)
     return serve_chosen.deadline > 0 && serve_now() > r->arrived + serve_chosen.deadline;
 }
 
-/* Ends the requests that have taken too long. Needs the lock. */
+static void fail_waiting_late(serve_schedule *d, serve_request *r)
+{
+    char why[128];
+    snprintf(why, sizeof why, "the request waited longer than %g s", serve_chosen.deadline);
+    fail_request(d, r, why);
+}
+
+/* Ends the requests that have taken too long. Of those that wait, only the first ones: end_gone
+ * finds others, whose bodies took long to read. Needs the lock. */
 static void end_late(serve_schedule *d)
 {
     char why[128];
@@ -192,9 +200,8 @@ static void end_late(serve_schedule *d)
                  serve_chosen.deadline, c->generated);
         fail_request(d, c->request, why);
     }
-    snprintf(why, sizeof why, "the request waited longer than %g s", serve_chosen.deadline);
     while (d->server->first != NULL && is_late(d->server->first->request))
-        fail_request(d, d->server->first->request, why);
+        fail_waiting_late(d, d->server->first->request);
 }
 
 void serve_schedule_fail(serve_schedule *d, const char *why)
@@ -217,7 +224,8 @@ static bool is_gone(serve_request *r)
     return r->cancelled;
 }
 
-/* Ends the waiting requests whose clients have gone, which would fill the queue. Needs the lock. */
+/* Ends the waiting requests whose clients have gone, which would fill the queue, and those that
+ * have waited too long. Needs the lock. */
 static void end_gone(serve_schedule *d)
 {
     const double now = serve_now();
@@ -232,10 +240,14 @@ static void end_gone(serve_schedule *d)
     }
     for (serve_choice *c = d->server->first, *next; c != NULL; c = next) {
         next = c->next;
-        if (c->request->cancelled) {
+        const bool cancelled = c->request->cancelled;
+        if (!cancelled && !is_late(c->request))
+            continue;
+        if (cancelled)
             end_request(d, c->request);
-            next = d->server->first;
-        }
+        else
+            fail_waiting_late(d, c->request);
+        next = d->server->first;
     }
 }
 

@@ -1,5 +1,6 @@
 /* Texts of requests and answers: texts that grow, valid UTF-8, the content of a message, and
  * sentences about refused requests. */
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,6 +78,18 @@ void serve_refuse(serve_problem *problem, unsigned status, const char *parameter
     va_end(arguments);
     make_utf8(problem->parameter);
     make_utf8(problem->message);
+}
+
+bool serve_check_bytes(const serve_server *server, size_t bytes, const char *name,
+                       serve_problem *problem)
+{
+    if (server->longest_token == 0 || (int64_t)bytes / server->longest_token <= server->context)
+        return true;
+    serve_refuse(problem, 400, name,
+                 "the prompt has %zu bytes, but the context has only %" PRId64
+                 " tokens of at most %" PRId64 " bytes",
+                 bytes, server->context, server->longest_token);
+    return false;
 }
 
 /* Parts of a list are {"type": "text", "text": …}. */
