@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/chat/chat.h"
 #include "cli/lib/json.h"
@@ -117,6 +118,10 @@ int chat_conversation_save(const chat_conversation *c, const char *path)
     const int descriptor = open(path, O_WRONLY | O_CREAT | O_EXCL, 0666);
     FILE *file = descriptor >= 0 ? fdopen(descriptor, "w") : NULL;
     int error = file == NULL ? errno : 0;
+    if (file == NULL && descriptor >= 0) {
+        close(descriptor);
+        remove(path);
+    }
     if (error == 0) {
         errno = EIO;
         const bool written =
