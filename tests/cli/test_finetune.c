@@ -171,6 +171,8 @@ START_TEST(mistakes_are_named)
         {"finetune m --data d --full --objective dpo",
          "tessera: finetune: --objective dpo compares an adapter with its base, so --full cannot "
          "be given\n"},
+        {"finetune m --data d --full -o f.gguf/",
+         "tessera: finetune: --full writes a folder, so --output cannot be f.gguf\n"},
         {"finetune m --data d --full --dtype q8_0",
          "tessera: finetune: --full trains layers in f32 or bf16, not q8_0\n"},
         {"finetune m --data d --elastic --stages 2",
@@ -187,6 +189,15 @@ START_TEST(mistakes_are_named)
         tool_refuses(wrong[i][0], wrong[i][1]);
     tool_fails("finetune " STORIES " --data " TEST_TEXT " -o /nonexistent/adapter",
                "/nonexistent/adapter: its folder cannot be written");
+    tool_fails("finetune m --data d --checkpoint /nonexistent/c",
+               "/nonexistent/c: its folder cannot be written");
+    tool_fails("finetune m --data d --curve /nonexistent/c.svg",
+               "/nonexistent/c.svg: its folder cannot be written");
+    tool_fails("finetune m --data d --curve /", "/ is a folder, but --curve takes a file");
+    tool_fails("finetune m --data d -o /dev/null", "/dev/null exists, and is no folder");
+    tool_fails("finetune m --data d --checkpoint /", "/ exists, and is no regular file");
+    tool_fails("finetune " RECORDED "lora_base --data d --full -o " RECORDED "lora_base/",
+               "lora_base is the model " RECORDED "lora_base, which would be overwritten");
     tool_fails("finetune " STORIES " --data " TEST_TEXT " --context 100000",
                "rows of 100000 tokens, but the model was made for 512");
     tool_fails("finetune --resume " STORIES, "this is no checkpoint of finetune");
@@ -285,6 +296,23 @@ START_TEST(a_killed_training_goes_on_from_its_checkpoint)
 }
 END_TEST
 
+/* A training goes on only with tensors that the checkpoint has. */
+static void assert_fixed(const char *checkpoint)
+{
+    static const char *const wrong[][2] = {
+        {"--lora-rank 4", "--lora-rank is 4, but the training in "},
+        {"--lora-alpha 3", " was begun with 32"},
+        {"--targets q,up", "--targets is q,up, but the training in "},
+        {"--rslora", " was begun without --rslora, so it cannot go on with that"},
+        {"--full", " was begun without --full, so it cannot go on with that"},
+    };
+    char arguments[512];
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        snprintf(arguments, sizeof arguments, "finetune --resume %s %s", checkpoint, wrong[i][0]);
+        tool_fails(arguments, wrong[i][1]);
+    }
+}
+
 /* Ctrl-C saves the adapter and a checkpoint. */
 START_TEST(an_interrupt_saves)
 {
@@ -299,6 +327,8 @@ START_TEST(an_interrupt_saves)
     finish(&job);
     ck_assert_int_eq(job.status, 128 + SIGINT);
     assert_has(job.err, "; go on with: tessera finetune --resume ");
+    assert_has(job.err, "adapter.gguf\n");
+    assert_fixed(in_folder("checkpoint"));
     ck_assert_int_eq(access(in_folder("adapter.gguf"), R_OK), 0);
     ck_assert_int_eq(access(in_folder("checkpoint"), R_OK), 0);
     done(&job);

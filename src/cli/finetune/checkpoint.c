@@ -11,7 +11,7 @@
 #include "cli/lib/say.h"
 
 #define OPTIONS_KEY "tessera.finetune"
-#define MAX_OPTIONS (1 << 16) /* bytes */
+#define MAX_OPTIONS 100000000 /* bytes: the longest header that a file can have */
 
 typedef enum option_kind { INTEGER, REAL, FLAG, TEXT, NUMBER } option_kind; /* NUMBER: an int */
 
@@ -22,43 +22,47 @@ typedef struct saved_option {
     option_kind kind;
     void *value;
     double unset;
+    const char *fixed; /* name on the command line, if the tensors of a checkpoint depend on it */
 } saved_option;
 
 static const saved_option saved_options[] = {
-    {"model", TEXT, &finetune_chosen.model, 0},
-    {"held_out_file", TEXT, &finetune_chosen.held_out_file, 0},
-    {"held_out", REAL, &finetune_chosen.held_out, 0},
-    {"format", NUMBER, &finetune_chosen.format, 0},
-    {"loss_on_all", FLAG, &finetune_chosen.loss_on_all, 0},
-    {"skip_bad", FLAG, &finetune_chosen.skip_bad, 0},
-    {"cut", FLAG, &finetune_chosen.cut, 0},
-    {"unpacked", FLAG, &finetune_chosen.unpacked, 0},
-    {"unshuffled", FLAG, &finetune_chosen.unshuffled, 0},
-    {"reference", TEXT, &finetune_chosen.reference, 0},
-    {"text", TEXT, &finetune_chosen.text, 0},
-    {"dpo", FLAG, &finetune_chosen.dpo, 0},
-    {"beta", REAL, &finetune_chosen.beta, 0},
-    {"full", FLAG, &finetune_chosen.full, 0},
-    {"rank", INTEGER, &finetune_chosen.rank, 0},
-    {"alpha", REAL, &finetune_chosen.alpha, 0},
-    {"dropout", REAL, &finetune_chosen.dropout, 0},
-    {"rank_stabilised", FLAG, &finetune_chosen.rank_stabilised, 0},
-    {"dora", FLAG, &finetune_chosen.dora, 0},
-    {"targets", NUMBER, &finetune_chosen.targets, 0},
-    {"dtype", NUMBER, &finetune_chosen.dtype, 0},
-    {"batch", INTEGER, &finetune_chosen.batch, 0},
-    {"context", INTEGER, &finetune_chosen.context, 0},
-    {"steps", INTEGER, &finetune_chosen.steps, 0},
-    {"decay_steps", INTEGER, &finetune_chosen.decay_steps, 0},
-    {"seed", INTEGER, &finetune_chosen.seed, 0},
-    {"warmup", INTEGER, &finetune_chosen.warmup, FINETUNE_UNSET},
-    {"schedule", NUMBER, &finetune_chosen.schedule, FINETUNE_UNSET},
-    {"learning_rate", REAL, &finetune_chosen.learning_rate, FINETUNE_UNSET},
-    {"final_rate", REAL, &finetune_chosen.final_rate, FINETUNE_UNSET},
-    {"weight_decay", REAL, &finetune_chosen.weight_decay, FINETUNE_UNSET},
-    {"clip", REAL, &finetune_chosen.clip, FINETUNE_UNSET},
-    {"beta1", REAL, &finetune_chosen.beta1, 0},
-    {"beta2", REAL, &finetune_chosen.beta2, 0},
+    {"model", TEXT, &finetune_chosen.model, 0, NULL},
+    {"held_out_file", TEXT, &finetune_chosen.held_out_file, 0, NULL},
+    {"held_out", REAL, &finetune_chosen.held_out, 0, NULL},
+    {"format", NUMBER, &finetune_chosen.format, 0, NULL},
+    {"loss_on_all", FLAG, &finetune_chosen.loss_on_all, 0, NULL},
+    {"skip_bad", FLAG, &finetune_chosen.skip_bad, 0, NULL},
+    {"cut", FLAG, &finetune_chosen.cut, 0, NULL},
+    {"unpacked", FLAG, &finetune_chosen.unpacked, 0, NULL},
+    {"unshuffled", FLAG, &finetune_chosen.unshuffled, 0, NULL},
+    {"reference", TEXT, &finetune_chosen.reference, 0, NULL},
+    {"text", TEXT, &finetune_chosen.text, 0, NULL},
+    {"dpo", FLAG, &finetune_chosen.dpo, 0, NULL},
+    {"beta", REAL, &finetune_chosen.beta, 0, NULL},
+    {"full", FLAG, &finetune_chosen.full, 0, "full"},
+    {"rank", INTEGER, &finetune_chosen.rank, 0, "lora-rank"},
+    {"alpha", REAL, &finetune_chosen.alpha, 0, "lora-alpha"},
+    {"dropout", REAL, &finetune_chosen.dropout, 0, NULL},
+    {"rank_stabilised", FLAG, &finetune_chosen.rank_stabilised, 0, "rslora"},
+    {"targets", NUMBER, &finetune_chosen.targets, 0, "targets"},
+    {"dtype", NUMBER, &finetune_chosen.dtype, 0, NULL},
+    {"batch", INTEGER, &finetune_chosen.batch, 0, NULL},
+    {"context", INTEGER, &finetune_chosen.context, 0, NULL},
+    {"steps", INTEGER, &finetune_chosen.steps, 0, NULL},
+    {"decay_steps", INTEGER, &finetune_chosen.decay_steps, 0, NULL},
+    {"accumulate", INTEGER, &finetune_chosen.accumulate, 0, NULL},
+    {"evaluate_every", INTEGER, &finetune_chosen.evaluate_every, 0, NULL},
+    {"early_stop", INTEGER, &finetune_chosen.patience, 0, NULL},
+    {"output", TEXT, &finetune_chosen.output, 0, NULL},
+    {"seed", INTEGER, &finetune_chosen.seed, 0, NULL},
+    {"warmup", INTEGER, &finetune_chosen.warmup, FINETUNE_UNSET, NULL},
+    {"schedule", NUMBER, &finetune_chosen.schedule, FINETUNE_UNSET, NULL},
+    {"learning_rate", REAL, &finetune_chosen.learning_rate, FINETUNE_UNSET, NULL},
+    {"final_rate", REAL, &finetune_chosen.final_rate, FINETUNE_UNSET, NULL},
+    {"weight_decay", REAL, &finetune_chosen.weight_decay, FINETUNE_UNSET, NULL},
+    {"clip", REAL, &finetune_chosen.clip, FINETUNE_UNSET, NULL},
+    {"beta1", REAL, &finetune_chosen.beta1, FINETUNE_UNSET, NULL},
+    {"beta2", REAL, &finetune_chosen.beta2, FINETUNE_UNSET, NULL},
 };
 #define SAVED_COUNT (sizeof saved_options / sizeof *saved_options)
 
@@ -117,6 +121,43 @@ tsr_status finetune_checkpoint_save(finetune_run *r)
 }
 
 /* Reading -------------------------------------------------------------------------------------- */
+
+/* Prints the value of a fixed option. A value that is not set is printed as `usual`. */
+static void print_fixed(const saved_option *option, const json_t *value, const char *usual,
+                        char *text, size_t size)
+{
+    const double number = json_number_value(value);
+    if (number == option->unset)
+        snprintf(text, size, "%s", usual);
+    else if (option->value == &finetune_chosen.targets)
+        cli_print_targets((unsigned)number, text, size);
+    else
+        snprintf(text, size, "%g", number);
+}
+
+/* Refuses an option of the command line that does not fit the tensors in the checkpoint. */
+static int check_fixed(const saved_option *option, const json_t *saved)
+{
+    char own[64], theirs[64], usual[32] = "q,k,v,o,gate,up,down";
+    const char *path = finetune_chosen.resume, *name = option->fixed;
+    if (option->kind == FLAG)
+        return !*(const bool *)option->value || json_is_true(saved)
+                   ? CLI_DONE
+                   : cli_failed("finetune: the training in %s was begun without --%s, so it "
+                                "cannot go on with that",
+                                path, name);
+    if (option->value == &finetune_chosen.alpha) /* the rank is known already */
+        snprintf(usual, sizeof usual, "%g", 2.0 * (double)finetune_chosen.rank);
+    json_t *given = print_option(option);
+    const bool is_set = json_number_value(given) != option->unset;
+    print_fixed(option, given, usual, own, sizeof own);
+    print_fixed(option, saved, usual, theirs, sizeof theirs);
+    json_decref(given);
+    if (!is_set || strcmp(own, theirs) == 0)
+        return CLI_DONE;
+    return cli_failed("finetune: --%s is %s, but the training in %s was begun with %s", name, own,
+                      path, theirs);
+}
 
 /* Sets an option to the value that a checkpoint has. Returns false if that has another type. The
  * texts of `value` must live as long as the options. */
@@ -178,8 +219,17 @@ int finetune_checkpoint_options(void)
     root = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
     free(text);
     bool good = json_is_object(root) && take_files(json_object_get(root, "data"));
-    for (size_t i = 0; good && i < SAVED_COUNT; i++)
-        good = take_option(&saved_options[i], json_object_get(root, saved_options[i].name));
+    const bool recounts = finetune_chosen.epochs > 0;
+    for (size_t i = 0; good && i < SAVED_COUNT; i++) {
+        const saved_option *option = &saved_options[i];
+        const json_t *value = json_object_get(root, option->name);
+        const int code = option->fixed != NULL ? check_fixed(option, value) : CLI_DONE;
+        if (code != CLI_DONE)
+            return code;
+        good = take_option(option, value);
+    }
+    if (recounts)
+        finetune_chosen.steps = 0; /* of --epochs */
     if (finetune_chosen.checkpoint == NULL)
         finetune_chosen.checkpoint = path;
     return good ? CLI_DONE : cli_failed("finetune: %s: the options in it are damaged", path);

@@ -31,8 +31,9 @@ typedef struct data_options {
 
 typedef struct data_counts { /* of one part */
     uint64_t lines, documents, bad, empty, cut, divided, tokens,
-        trained;   /* trained: tokens with a label, of all documents once */
-    uint64_t lost; /* tokens that were cut off */
+        trained;       /* trained: tokens with a label, of all documents once */
+    uint64_t lost;     /* tokens that were cut off */
+    uint64_t weighted; /* documents with weights other than 0 and 1 */
 } data_counts;
 
 /* Reads and indexes all files (8 + 8 bytes a document stay in memory, not its tokens), and checks

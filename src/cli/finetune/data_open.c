@@ -90,6 +90,15 @@ static bool add_whole(data *set, data_side *side, data_source *source, uint64_t 
     return true;
 }
 
+/* Returns whether a document has weights other than 0 and 1. */
+static bool is_weighted(const data_document *document)
+{
+    for (uint64_t i = 0; i < document->count; i++)
+        if (document->weights[i] != 0 && document->weights[i] != 1)
+            return true;
+    return false;
+}
+
 static void report(reading *r, const data_lines *line, const data_problem *problem)
 {
     r->named++;
@@ -116,6 +125,7 @@ static void read_document(reading *r, const data_lines *line, bool held_out, con
         good = add_whole(set, side, of, line->offset, documents, &problem);
     if (good) {
         side->counts.documents++;
+        side->counts.weighted += is_weighted(&documents[0]);
     } else {
         side->counts.bad++;
         side->counts.empty += problem.kind == DATA_EMPTY;

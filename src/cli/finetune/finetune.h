@@ -53,7 +53,7 @@ typedef struct finetune_options {
     bool full;
     int64_t rank;
     double alpha, dropout;
-    bool rank_stabilised, dora;
+    bool rank_stabilised;
     unsigned targets;
     tsr_dtype dtype;
     /* how */
@@ -81,6 +81,10 @@ extern finetune_options finetune_chosen;
 
 /* Reads the arguments into finetune_chosen. Returns an exit code. */
 int finetune_options_read(int argc, char **argv);
+/* Refuses options that contradict each other. Returns an exit code. */
+int finetune_options_check(void);
+/* Returns whether `path`, which may be NULL, ends in .gguf. */
+bool finetune_is_gguf(const char *path);
 /* Replaces numbers that were not given by their defaults. */
 void finetune_options_complete(void);
 void finetune_options_help(FILE *out);

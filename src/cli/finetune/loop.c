@@ -69,8 +69,9 @@ static tsr_status clip(finetune_run *r)
 /* Ends a training that has diverged. Names the last checkpoint. */
 static tsr_status diverged(const finetune_run *r, const char *what, double value)
 {
-    const char *checkpoint =
-        finetune_chosen.checkpoint != NULL ? finetune_chosen.checkpoint : finetune_chosen.resume;
+    const finetune_options *o = &finetune_chosen;
+    const bool is_resumed = o->resume != NULL && r->done.saved_step == r->done.first_step;
+    const char *checkpoint = is_resumed ? o->resume : o->checkpoint;
     if (r->done.saved_step >= 0 && checkpoint != NULL)
         return finetune_fail("step %" PRId64 ": %s is %g, so the training ends; the last good "
                              "checkpoint is %s, after step %" PRId64
@@ -82,10 +83,14 @@ static tsr_status diverged(const finetune_run *r, const char *what, double value
 }
 
 /* Returns whether the last loss is so high that the training has diverged: three times that of the
- * first step, and twice that of a model that finds all tokens equally likely. */
+ * first step, and twice that of a model that finds all tokens equally likely. Losses with weights
+ * are sums of another kind, and are not judged. */
 static bool is_exploding(const finetune_run *r)
 {
-    return r->loss > 3 * r->done.first_loss &&
+    data_counts counts = {0};
+    if (r->source.set != NULL)
+        data_get_counts(r->source.set, DATA_TRAIN, &counts);
+    return counts.weighted == 0 && r->loss > 3 * r->done.first_loss &&
            r->loss > 2 * log((double)r->model.config->vocabulary);
 }
 
@@ -165,16 +170,34 @@ static tsr_status evaluate_and_judge(finetune_run *r)
     double loss = 0;
     if (r->source.held_out > 0) {
         TRY(evaluate(r, &loss));
+        /* The ranks must agree on when to stop. */
+        TRY(tsr_comm_broadcast(r->job.world, &loss, 1, TSR_F64, 0, NULL));
         finetune_report_evaluation(r, loss);
-        const bool is_best = d->evaluated_step < 0 || loss < d->best_loss;
+        const bool is_best =
+            d->evaluated_step < 0 || loss < d->best_loss || (isnan(d->best_loss) && !isnan(loss));
         d->best_loss = is_best ? loss : d->best_loss;
         d->evaluations_since_best = is_best ? 0 : d->evaluations_since_best + 1;
         const int64_t patience = finetune_chosen.patience;
         r->stopped_early = patience > 0 && d->evaluations_since_best >= patience;
+        if (r->stopped_early && r->job.rank == 0)
+            cli_say("finetune: stopped early after step %" PRId64 ": %" PRId64
+                    " evaluation%s without a loss of held-out data below %.4f",
+                    r->step, patience, patience == 1 ? "" : "s", d->best_loss);
     }
     TRY(finetune_sample(r));
     d->evaluated_step = r->step;
     return TSR_OK;
+}
+
+/* Saves a checkpoint. All ranks have the same status. */
+static tsr_status save_checkpoint(finetune_run *r)
+{
+    const tsr_status status = finetune_checkpoint_save(r);
+    if (status == TSR_OK || (finetune_chosen.elastic && finetune_job_has_lost(status)))
+        return status;
+    r->unsaved = true;
+    return finetune_fail("step %" PRId64 ": the checkpoint could not be saved: %s", r->step,
+                         finetune_problem());
 }
 
 /* Evaluates and saves if that is due. */
@@ -190,7 +213,7 @@ static tsr_status between_steps(finetune_run *r)
     if (o->checkpoint == NULL || d->saved_step == r->step || r->step == d->first_step ||
         !(ends || r->stopped_early || r->step % o->checkpoint_every == 0))
         return TSR_OK;
-    TRY(finetune_checkpoint_save(r));
+    TRY(save_checkpoint(r));
     d->saved_step = r->step;
     if (o->elastic) {
         char text[64];

@@ -17,6 +17,8 @@ finetune_options finetune_chosen = {
     .final_rate = FINETUNE_UNSET,
     .weight_decay = FINETUNE_UNSET,
     .clip = FINETUNE_UNSET,
+    .beta1 = FINETUNE_UNSET,
+    .beta2 = FINETUNE_UNSET,
     .schedule = (tsr_schedule_kind)FINETUNE_UNSET,
     .timeout = 600,
 };
@@ -135,7 +137,7 @@ static const cli_option finetune_option_table[] = {
      "(default: 1)",
      .integer = &finetune_chosen.accumulate, .low = 1, .high = TSR_MAX_PIPELINE_BATCHES},
     {"epochs", "N", "how often to learn from all data (default: 1)",
-     .integer = &finetune_chosen.epochs, .low = 1, .high = MOST},
+     .integer = &finetune_chosen.epochs, .low = 1, .high = 10000},
     {"steps", "N", "the number of steps, instead of --epochs", .integer = &finetune_chosen.steps,
      .low = 1, .high = MOST},
     {"learning-rate", "R", "the highest learning rate (default: 2e-4; --full: 2e-5)",
@@ -190,7 +192,9 @@ static const cli_option finetune_option_table[] = {
      "go on without ranks that are lost, and with those that 'tessera launch --keep-going' starts "
      "in their place; all ranks are data-parallel",
      .flag = &finetune_chosen.elastic},
-    {"fsdp", NULL, "data-parallel ranks share the memory for the layers",
+    {"fsdp", NULL,
+     "data-parallel ranks share the adapter's parameters and the optimizer's state, or with --full "
+     "all layers",
      .flag = &finetune_chosen.fsdp},
     {"stages", "S", "divide the layers over S stages, which are groups of ranks (default: 1)",
      .integer = &finetune_chosen.stages.count, .low = 1, .high = TSR_MAX_COMM_SIZE},
@@ -221,8 +225,7 @@ void finetune_options_help(FILE *out)
     cli_options_help(out, finetune_option_table);
 }
 
-/* Refuses options that contradict each other. */
-static int check(void)
+int finetune_options_check(void)
 {
     const finetune_options *o = &finetune_chosen;
     if (o->reference == NULL && o->data.count == 0 && o->resume == NULL)
@@ -236,6 +239,9 @@ static int check(void)
     if (o->full && o->dpo)
         return cli_usage_error("finetune: --objective dpo compares an adapter with its base, so "
                                "--full cannot be given");
+    if (o->full && finetune_is_gguf(o->output))
+        return cli_usage_error("finetune: --full writes a folder, so --output cannot be %s",
+                               o->output);
     if (o->elastic && (o->stages.count > 1 || o->stages.layers.count > 1 || o->data_parallel > 0 ||
                        o->stages.rates.count > 0 || o->stages.rates.measured))
         return cli_usage_error("finetune: with --elastic all ranks are data-parallel, so --stages, "
@@ -249,6 +255,20 @@ static int check(void)
     return CLI_DONE;
 }
 
+/* Removes the slashes at the end of --output. */
+static void strip_slashes(void)
+{
+    const char *output = finetune_chosen.output;
+    size_t length = output != NULL ? strlen(output) : 0;
+    if (length < 2 || output[length - 1] != '/')
+        return;
+    while (length > 1 && output[length - 1] == '/')
+        length--;
+    char *path = cli_alloc(length + 1, 1); /* as long as the process, like the arguments */
+    memcpy(path, output, length);
+    finetune_chosen.output = path;
+}
+
 int finetune_options_read(int argc, char **argv)
 {
     const char *words[1];
@@ -260,7 +280,8 @@ int finetune_options_read(int argc, char **argv)
         finetune_chosen.model = words[0];
     if (finetune_chosen.model == NULL && finetune_chosen.resume == NULL)
         return cli_usage_error("finetune: missing MODEL, a folder or a file");
-    return check();
+    strip_slashes();
+    return finetune_options_check();
 }
 
 void finetune_options_complete(void)
@@ -282,15 +303,15 @@ void finetune_options_complete(void)
         o->final_rate = o->learning_rate / 10;
     if (o->warmup < 0)
         o->warmup = o->steps > 1 ? (o->steps * 3 + 99) / 100 : 0;
-    if (o->decay_steps == 0)
-        o->decay_steps = o->steps;
+    if (o->decay_steps == 0) /* the first step is step 0 */
+        o->decay_steps = o->reference == NULL && o->steps - 1 > o->warmup ? o->steps - 1 : o->steps;
     if (o->weight_decay < 0)
         o->weight_decay = 0;
     if (o->clip < 0)
         o->clip = 1;
-    if (o->beta1 == 0)
+    if (o->beta1 < 0)
         o->beta1 = 0.9;
-    if (o->beta2 == 0)
+    if (o->beta2 < 0)
         o->beta2 = 0.999;
     if (o->epsilon == 0)
         o->epsilon = 1e-8;
@@ -318,10 +339,12 @@ bool finetune_is_reported(void)
 
 tsr_status finetune_fail(const char *format, ...)
 {
+    char text[sizeof problem]; /* an argument may be `problem` */
     va_list arguments;
     va_start(arguments, format);
-    vsnprintf(problem, sizeof problem, format, arguments);
+    vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
+    memcpy(problem, text, sizeof problem);
     return TSR_ERR_INVALID;
 }
 

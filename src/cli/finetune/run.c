@@ -19,12 +19,41 @@ static tsr_status check_schedule(void)
                                            .steps = o->decay_steps));
 }
 
+/* Fails on all ranks if they have read different data. */
+static tsr_status compare_data(const finetune_run *r)
+{
+    static const char *const names[] = {"documents",          "tokens",
+                                        "trained tokens",     "weighted documents",
+                                        "held-out documents", "steps"};
+    enum { VALUES = sizeof names / sizeof *names };
+    data_counts trained, held_out;
+    int64_t low[VALUES], high[VALUES];
+    if (finetune_job_is_joining()) /* the others do not wait for this rank */
+        return TSR_OK;
+    data_get_counts(r->source.set, DATA_TRAIN, &trained);
+    data_get_counts(r->source.set, DATA_HELD_OUT, &held_out);
+    const int64_t own[VALUES] = {(int64_t)trained.documents,  (int64_t)trained.tokens,
+                                 (int64_t)trained.trained,    (int64_t)trained.weighted,
+                                 (int64_t)held_out.documents, finetune_chosen.steps};
+    TRY(tsr_comm_all_reduce(r->job.world, own, low, VALUES, TSR_I64, TSR_OP_MIN, NULL));
+    TRY(tsr_comm_all_reduce(r->job.world, own, high, VALUES, TSR_I64, TSR_OP_MAX, NULL));
+    for (int i = 0; i < VALUES; i++)
+        if (low[i] != high[i])
+            return finetune_fail("the ranks have different data: rank %d has %lld %s, but the "
+                                 "ranks have from %lld to %lld",
+                                 r->job.rank, (long long)own[i], names[i], (long long)low[i],
+                                 (long long)high[i]);
+    return TSR_OK;
+}
+
 /* Reads everything that needs no device. */
 static tsr_status read_files(finetune_run *r)
 {
     finetune_options *o = &finetune_chosen;
-    TRY(finetune_output_check());
+    TRY(finetune_output_check(false));
     TRY(finetune_job_join(&r->job));
+    if (r->job.rank == 0 && !finetune_job_is_joining())
+        TRY(finetune_output_check(true));
     TRY(tsr_model_file_open(o->model, &r->file));
     const tsr_model_config *config = tsr_model_file_config(r->file);
     if (o->reference != NULL) {
@@ -36,6 +65,7 @@ static tsr_status read_files(finetune_run *r)
             o->batch = FINETUNE_BATCH;
         TRY(tsr_model_file_open_tokenizer(r->file, &r->tokenizer));
         TRY(finetune_source_open(&r->source, r->tokenizer, r->job.rank > 0));
+        TRY(compare_data(r));
     }
     finetune_options_complete();
     if (o->batch % o->accumulate != 0)
@@ -63,8 +93,9 @@ static tsr_status open_model(finetune_run *r)
 
 static tsr_status prepare(finetune_run *r)
 {
-    TRY(read_files(r));
-    const tsr_status status = open_model(r);
+    tsr_status status = read_files(r);
+    if (status == TSR_OK)
+        status = open_model(r);
     /* A process that joins goes on like any other rank if one is lost meanwhile. */
     if (r->job.joined && r->model.stack != NULL && finetune_job_has_lost(status))
         return finetune_go_on(r);
@@ -74,10 +105,24 @@ static tsr_status prepare(finetune_run *r)
     return status;
 }
 
+/* Writes --output after a checkpoint could not be saved. Returns the error of the checkpoint. */
+static tsr_status keep_output(finetune_run *r)
+{
+    const char *path = finetune_chosen.output;
+    char problem[768];
+    snprintf(problem, sizeof problem, "%s", finetune_problem());
+    if (path == NULL || finetune_output_write(r) != TSR_OK)
+        return finetune_fail("%s", problem);
+    return finetune_fail("%s; what was learnt is in %s", problem, path);
+}
+
 static tsr_status train(finetune_run *r)
 {
     TRY(prepare(r));
-    TRY(finetune_learn(r));
+    const tsr_status status = finetune_learn(r);
+    if (status != TSR_OK && r->unsaved)
+        return keep_output(r);
+    TRY(status);
     TRY(finetune_output_write(r));
     TRY(finetune_draw(r));
     return finetune_log_close(r);
@@ -106,8 +151,9 @@ static void say_how_to_go_on(const finetune_run *r)
     if (r->job.rank != 0)
         return;
     if (o->checkpoint != NULL)
-        cli_say("finetune: stopped after step %lld; go on with: tessera finetune --resume %s",
-                (long long)r->step, o->checkpoint);
+        cli_say("finetune: stopped after step %lld; go on with: tessera finetune --resume %s%s%s",
+                (long long)r->step, o->checkpoint, o->output != NULL ? " --output " : "",
+                o->output != NULL ? o->output : "");
     else
         cli_say("finetune: stopped after step %lld; there is no --checkpoint from which it could "
                 "go on",
@@ -122,6 +168,8 @@ static int run(int argc, char **argv)
         finetune_allow_restart(&r);
     if (code == CLI_DONE && finetune_chosen.resume != NULL)
         code = finetune_checkpoint_options();
+    if (code == CLI_DONE)
+        code = finetune_options_check();
     if (code != CLI_DONE)
         return code;
     if (train(&r) != TSR_OK) {

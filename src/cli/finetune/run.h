@@ -38,6 +38,7 @@ typedef struct finetune_run {
     double started;          /* when the last step began */
     bool unreported;         /* the last step has been made, but not reported */
     bool interrupted, stopped_early;
+    bool unsaved; /* a checkpoint could not be saved */
     finetune_progress done;
     const char
         *restart; /* in a job that was started again: what it has reported as "restartable" */
@@ -88,7 +89,8 @@ tsr_status finetune_checkpoint_load(finetune_run *run);
 tsr_status finetune_sample(finetune_run *run);
 
 /* output.c: writes the adapter, or with --full the model, to --output. */
-tsr_status finetune_output_check(void);
+/* Fails if a path of the options cannot be written. `first`: also those of rank 0 alone. */
+tsr_status finetune_output_check(bool first);
 tsr_status finetune_output_write(finetune_run *run);
 
 #endif

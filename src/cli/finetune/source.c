@@ -29,13 +29,14 @@ static tsr_status count_steps(data *set)
     finetune_options *o = &finetune_chosen;
     const int64_t epochs = o->epochs > 0 ? o->epochs : 1;
     int64_t rows = 0, all = 0;
+    if (o->steps > 0)
+        return TSR_OK;
     for (int64_t epoch = 0; epoch < epochs; epoch++) {
         if (data_rows(set, DATA_TRAIN, epoch, &rows) != CLI_DONE)
             return finetune_reported();
         all += rows;
     }
-    if (o->steps == 0)
-        o->steps = (all + batch_rows() - 1) / batch_rows();
+    o->steps = (all + batch_rows() - 1) / batch_rows();
     return TSR_OK;
 }
 

@@ -190,12 +190,23 @@ static int find_word(const char *text, const char *const *names, int count, cons
     return -1;
 }
 
+static const char *const target_names[] = {"q", "k", "v", "o", "gate", "up", "down"};
+
+void cli_print_targets(unsigned targets, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0; i < 7 && used < size; i++)
+        if (targets >> i & 1)
+            used += (size_t)snprintf(text + used, size - used, "%s%s", used > 0 ? "," : "",
+                                     target_names[i]);
+}
+
 bool cli_read_targets(void *user, const char *value, char *problem, size_t size)
 {
-    static const char *const names[] = {"q", "k", "v", "o", "gate", "up", "down"};
     unsigned targets = 0;
     for (const char *rest = value; rest[0] != '\0' || rest == value;) {
-        const int found = find_word(rest, names, 7, &rest);
+        const int found = find_word(rest, target_names, 7, &rest);
         if (found < 0) {
             snprintf(problem, size,
                      "takes q, k, v, o, gate, up and down, separated by commas, not "

@@ -62,5 +62,7 @@ bool cli_read_memory(void *user, const char *text, char *problem, size_t size);
 /* Reads names of matrices that have an adapter, such as q,v, into the set of tsr_lora_target at
  * `user`, an unsigned int. */
 bool cli_read_targets(void *user, const char *text, char *problem, size_t size);
+/* Prints matrices as cli_read_targets reads them. */
+void cli_print_targets(unsigned targets, char *text, size_t size);
 
 #endif

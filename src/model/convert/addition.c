@@ -1,5 +1,6 @@
 #include "model/convert/addition.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -46,6 +47,8 @@ static tsr_status plan_parameter(tsr__conversion *c, int layer, const tsr__param
     if (!addition)
         return TSR_ERR_NO_MEMORY;
     module.scale *= tsr__given_double(c->params->adapter_scale, 1);
+    TSR__REQUIRE(fabs(module.scale) < 1e30, "convert: the adapter of %s has scale %g", name,
+                 module.scale);
     *addition = (tsr__addition){.next = t->addition,
                                 .adapter = c->adapter,
                                 .module = module,

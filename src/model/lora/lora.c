@@ -18,7 +18,7 @@
 
 tsr_status tsr__lora_new(const tsr_lora_params *params, tsr_lora **out)
 {
-    TSR__REQUIRE(isfinite(params->scale), "lora: scale is %g", params->scale);
+    TSR__REQUIRE(fabs(params->scale) < 1e30, "lora: scale is %g", params->scale);
     tsr_lora *lora = tsr__calloc(1, sizeof *lora);
     if (!lora)
         return TSR_ERR_NO_MEMORY;

@@ -156,13 +156,15 @@ static tsr_status cannot(const char *what, const char *path)
     return tsr__fail(TSR_ERR_IO, "lora: cannot %s %s: %s", what, path, strerror(errno));
 }
 
-/* Writes a file under a temporary name, and renames it. */
-static tsr_status write_file(const char *path, const void *first, size_t first_size,
-                             const void *rest, size_t rest_size)
+static tsr_status rename_file(const char *from, const char *to)
 {
-    char *partial = tsr__path_join(path, ".partial");
-    if (!partial)
-        return TSR_ERR_NO_MEMORY;
+    return rename(from, to) == 0 ? TSR_OK : cannot("rename a file to", to);
+}
+
+/* Writes the file `partial`, and removes it on failure. */
+static tsr_status write_partial(const char *partial, const void *first, size_t first_size,
+                                const void *rest, size_t rest_size)
+{
     FILE *file = fopen(partial, "wb");
     bool written = file && fwrite(first, 1, first_size, file) == first_size &&
                    fwrite(rest, 1, rest_size, file) == rest_size && fflush(file) == 0 &&
@@ -170,10 +172,24 @@ static tsr_status write_file(const char *path, const void *first, size_t first_s
     tsr_status status = written ? TSR_OK : cannot("write", partial);
     if (file && fclose(file) != 0 && status == TSR_OK)
         status = cannot("write", partial);
-    if (status == TSR_OK && rename(partial, path) != 0)
-        status = cannot("rename a file to", path);
     if (status != TSR_OK && file)
         (void)remove(partial);
+    return status;
+}
+
+/* Writes a file under a temporary name, and renames it. */
+static tsr_status write_file(const char *path, const void *first, size_t first_size,
+                             const void *rest, size_t rest_size)
+{
+    char *partial = tsr__path_join(path, ".partial");
+    if (!partial)
+        return TSR_ERR_NO_MEMORY;
+    tsr_status status = write_partial(partial, first, first_size, rest, rest_size);
+    if (status == TSR_OK) {
+        status = rename_file(partial, path);
+        if (status != TSR_OK)
+            (void)remove(partial);
+    }
     tsr__free(partial);
     return status;
 }
@@ -333,24 +349,58 @@ static tsr_status save_gguf(saving *s, const char *path, tsr_comm *stages)
     return status;
 }
 
-static tsr_status save_peft(saving *s, const char *folder, tsr_comm *stages)
+/* The files of a PEFT folder, and the names under which they are written first. */
+typedef struct peft_paths {
+    char *tensors, *config, *new_tensors, *new_config;
+} peft_paths;
+
+/* Writes both files under their first names. */
+static tsr_status write_peft(saving *s, const peft_paths *paths, bool is_first, tsr_comm *stages)
 {
-    char *tensors = tsr__path_join(folder, "/adapter_model.safetensors"),
-         *config = tsr__path_join(folder, "/adapter_config.json"), *text = NULL;
-    const bool is_first = s->writes && s->lora->stack->is_first;
+    char *text = NULL;
     size_t length = 0;
-    tsr_status status = tensors && config ? TSR_OK : TSR_ERR_NO_MEMORY;
-    if (status == TSR_OK && s->writes && mkdir(folder, 0777) != 0 && errno != EEXIST)
-        status = cannot("create folder", folder);
-    if (status == TSR_OK)
-        status = write_tensors(s, tensors, stages);
+    tsr_status status = write_tensors(s, paths->new_tensors, stages);
     if (status == TSR_OK && is_first)
         status = tsr__lora_config_print(s->lora, &text, &length);
     if (status == TSR_OK && is_first)
-        status = write_file(config, text, length, NULL, 0);
+        status = write_partial(paths->new_config, text, length, NULL, 0);
     tsr__free(text);
-    tsr__free(tensors);
-    tsr__free(config);
+    return status;
+}
+
+/* Gives both files their names. The configuration comes first, so that new tensors never stand
+ * beside an old one. */
+static tsr_status rename_peft(const peft_paths *paths)
+{
+    tsr_status status = rename_file(paths->new_config, paths->config);
+    if (status == TSR_OK)
+        status = rename_file(paths->new_tensors, paths->tensors);
+    return status;
+}
+
+static tsr_status save_peft(saving *s, const char *folder, tsr_comm *stages)
+{
+    const peft_paths paths = {tsr__path_join(folder, "/adapter_model.safetensors"),
+                              tsr__path_join(folder, "/adapter_config.json"),
+                              tsr__path_join(folder, "/adapter_model.safetensors.new"),
+                              tsr__path_join(folder, "/adapter_config.json.new")};
+    const bool is_first = s->writes && s->lora->stack->is_first,
+               good = paths.tensors && paths.config && paths.new_tensors && paths.new_config;
+    tsr_status status = good ? TSR_OK : TSR_ERR_NO_MEMORY;
+    if (status == TSR_OK && s->writes && mkdir(folder, 0777) != 0 && errno != EEXIST)
+        status = cannot("create folder", folder);
+    if (status == TSR_OK)
+        status = write_peft(s, &paths, is_first, stages);
+    if (status == TSR_OK && is_first)
+        status = rename_peft(&paths);
+    if (status != TSR_OK && good && is_first) {
+        (void)remove(paths.new_config);
+        (void)remove(paths.new_tensors);
+    }
+    tsr__free(paths.tensors);
+    tsr__free(paths.config);
+    tsr__free(paths.new_tensors);
+    tsr__free(paths.new_config);
     return status;
 }
 
