@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/finetune/dpo.h"
@@ -171,6 +172,8 @@ START_TEST(mistakes_are_named)
         {"finetune m --data d --full --objective dpo",
          "tessera: finetune: --objective dpo compares an adapter with its base, so --full cannot "
          "be given\n"},
+        {"finetune m --data d --epochs 10001",
+         "tessera: finetune: --epochs takes an integer from 1 to 10000, not '10001'\n"},
         {"finetune m --data d --full -o f.gguf/",
          "tessera: finetune: --full writes a folder, so --output cannot be f.gguf\n"},
         {"finetune m --data d --full --dtype q8_0",
@@ -204,6 +207,25 @@ START_TEST(mistakes_are_named)
     tool_fails("finetune " RECORDED "lora_base --reference " RECORDED
                "lora_trajectory.json --text " RECORDED "lora_trajectory.json",
                "different characters, but");
+}
+END_TEST
+
+/* Ranks that have read different files end, with what they have read. */
+START_TEST(different_data_are_refused)
+{
+    char arguments[1024];
+    if (!TEST_HAVE_UCX)
+        SKIP("the library was built without UCX");
+    write_file("data.0", "Tom has a red ball.");
+    write_file("data.1", "Tom has a red ball, and Lily has a blue one.");
+    snprintf(arguments, sizeof arguments,
+             "-n~2~--no-prefix~sh~-c~exec " TEST_TOOL " finetune " STORIES
+             " --data $FOLDER/data.$RANK --steps 1 -o $FOLDER/adapter");
+    launched job = launch(arguments);
+    ck_assert_int_eq(job.status, 1);
+    assert_has(job.err, "tessera: finetune: the ranks have different data: rank ");
+    assert_has(job.err, " tokens, but the ranks have from ");
+    done(&job);
 }
 END_TEST
 
@@ -335,6 +357,26 @@ START_TEST(an_interrupt_saves)
 }
 END_TEST
 
+/* What was learnt is kept if the checkpoint cannot be. */
+START_TEST(a_failed_checkpoint_leaves_the_adapter)
+{
+    char options[512];
+    write_texts();
+    ck_assert_int_eq(mkdir(in_folder("checkpoint.partial"), 0777), 0);
+    snprintf(options, sizeof options, "--steps~1~--checkpoint~%s~--output~",
+             in_folder("checkpoint"));
+    strcat(options, in_folder("adapter.gguf"));
+    launched job = begin("1", options);
+    finish(&job);
+    ck_assert_int_eq(job.status, 1);
+    assert_has(job.err, "tessera: finetune: step 1: the checkpoint could not be saved: ");
+    assert_has(job.err, "; what was learnt is in ");
+    ck_assert_int_eq(access(in_folder("adapter.gguf"), R_OK), 0);
+    ck_assert_int_eq(rmdir(in_folder("checkpoint.partial")), 0);
+    done(&job);
+}
+END_TEST
+
 /* A lost rank costs no more than a step, and another takes its place. */
 START_TEST(a_lost_rank_is_replaced)
 {
@@ -384,8 +426,10 @@ TESTS(finetune)
     tcase_add_test(tests, preferences_are_as_the_formula);
     tcase_add_loop_test(tests, the_peak_is_as_planned, 0, 2);
     tcase_add_test(tests, mistakes_are_named);
+    tcase_add_test(tests, different_data_are_refused);
     tcase_add_test(tests, a_killed_training_goes_on_from_its_checkpoint);
     tcase_add_test(tests, an_interrupt_saves);
+    tcase_add_test(tests, a_failed_checkpoint_leaves_the_adapter);
     tcase_add_test(tests, a_lost_rank_is_replaced);
     tcase_add_test(tests, a_training_that_diverges_ends);
 }

@@ -225,6 +225,12 @@ void finetune_options_help(FILE *out)
     cli_options_help(out, finetune_option_table);
 }
 
+bool finetune_is_gguf(const char *path)
+{
+    const size_t length = path != NULL ? strlen(path) : 0;
+    return length > 5 && strcmp(path + length - 5, ".gguf") == 0;
+}
+
 int finetune_options_check(void)
 {
     const finetune_options *o = &finetune_chosen;

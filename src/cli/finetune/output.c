@@ -9,12 +9,6 @@
 #include "cli/lib/memory.h"
 #include "cli/lib/say.h"
 
-bool finetune_is_gguf(const char *path)
-{
-    const size_t length = path != NULL ? strlen(path) : 0;
-    return length > 5 && strcmp(path + length - 5, ".gguf") == 0;
-}
-
 /* Checking ------------------------------------------------------------------------------------- */
 
 /* Fails if the folder that has, or will have, `path` cannot be written. */
