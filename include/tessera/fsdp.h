@@ -136,9 +136,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_fsdp_backward(tsr_fsdp *model, int unit,
 /* Between begin and end, a unit's parameters are complete: those of its layer have memory, and
  * tsr_fsdp_parameter returns them. At most 1 + `ahead` units may be in use at the same time. In a
  * backward pass of a unit without a layer, the gradients are undefined after `begin` and must be
- * written; `end` starts to reduce them. The gradients of several backward passes before a step are
- * added; each pass after the first needs memory for another gradient of this rank's shards of the
- * unit.
+ * written; those of a layer that tsr_layer_backward does not write are 0. `end` starts to reduce
+ * them. The gradients of several backward passes before a step are added; each pass after the first
+ * needs memory for another gradient of this rank's shards of the unit.
  *
  * tsr_fsdp_begin blocks until the unit's parameters have been gathered; a backward pass also blocks
  * until the gradients whose memory it needs have been reduced. tsr_fsdp_end usually returns at

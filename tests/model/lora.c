@@ -12,7 +12,7 @@
 
 #define FOLDER TEST_DATA "/training/lora/"
 
-enum { BATCH = 6, BLOCK = 48, VOCABULARY = 65, WIDTH = 64, TRAIN = 1003854 };
+enum { BATCH = 6, BLOCK = 48, VOCABULARY = 65, WIDTH = 64, TRAIN = 1003854, PASSES = 3 };
 
 static const tsr_partition_params uneven = {.struct_size = sizeof uneven,
                                             .kind = TSR_PARTITION_UNEVEN};
@@ -39,9 +39,11 @@ typedef struct run {
     json_t *recorded;
     /* the step */
     int step, micro_batches;
-    tsr_stack_saved *saved[2];
-    tsr_layer_saved *head_saved[2];
-    tsr_tensor *dlogits[2];
+    tsr_stack_saved *saved[PASSES];
+    tsr_layer_saved *head_saved[PASSES];
+    tsr_tensor *dlogits[PASSES];
+    bool by_chunks; /* with tsr_stack_head_loss, whose result is dhidden */
+    tsr_tensor *dhidden[PASSES];
     double loss;
 } run;
 
@@ -149,6 +151,23 @@ static void windows(const run *r, int micro_batch, tsr_tensor **x, tsr_tensor **
 
 /* A step ------------------------------------------------------------------------------------- */
 
+static void head_loss(run *r, int batch, const tsr_tensor *hidden, tsr_tensor *flat_labels)
+{
+    const int64_t *shape = tsr_tensor_layout(hidden)->shape;
+    tsr_tensor *labels = NULL, *loss = tensor_new(TSR_F32, 1, (int64_t[]){1});
+    OK(tsr_tensor_reshape(flat_labels, 2, shape, &labels));
+    OK(tsr_fill(queue, loss, 0));
+    OK(tsr_stack_head_loss(r->stack, hidden,
+                           tsr_head_loss_params(.labels = labels, .scale = 1.0F / (BATCH * BLOCK),
+                                                .chunk_tokens = 50, .loss = loss),
+                           &r->dhidden[batch]));
+    double *value = values_of(loss);
+    r->loss += *value;
+    free(value);
+    tsr_tensor_destroy(&labels);
+    tsr_tensor_destroy(&loss);
+}
+
 static tsr_status forward(void *user, int batch, const tsr_tensor *x, tsr_tensor **y)
 {
     run *r = user;
@@ -158,6 +177,12 @@ static tsr_status forward(void *user, int batch, const tsr_tensor *x, tsr_tensor
     tsr_tensor_destroy(&ids);
     if (r->stage < r->grid.stages - 1) {
         *y = hidden;
+        tsr_tensor_destroy(&labels);
+        return TSR_OK;
+    }
+    if (r->by_chunks) {
+        head_loss(r, batch, hidden, labels);
+        tsr_tensor_destroy(&hidden);
         tsr_tensor_destroy(&labels);
         return TSR_OK;
     }
@@ -183,8 +208,9 @@ static tsr_status forward(void *user, int batch, const tsr_tensor *x, tsr_tensor
 static tsr_status backward(void *user, int batch, const tsr_tensor *dy, tsr_tensor **dx)
 {
     run *r = user;
-    tsr_tensor *dhidden = NULL;
-    if (r->stage == r->grid.stages - 1)
+    tsr_tensor *dhidden = r->dhidden[batch];
+    r->dhidden[batch] = NULL;
+    if (r->stage == r->grid.stages - 1 && !r->by_chunks)
         OK(tsr_stack_head_backward(r->stack, r->head_saved[batch], r->dlogits[batch], &dhidden));
     OK(tsr_stack_backward(r->stack, r->saved[batch], dhidden ? dhidden : dy,
                           r->stage == 0 ? NULL : dx));
@@ -200,8 +226,10 @@ static void pass(run *r)
     tsr_tensor *y = NULL, *dx = NULL;
     r->loss = 0;
     if (!r->pipeline) {
-        OK(forward(r, 0, NULL, &y));
-        OK(backward(r, 0, NULL, &dx));
+        for (int batch = 0; batch < r->micro_batches; batch++) {
+            OK(forward(r, batch, NULL, &y));
+            OK(backward(r, batch, NULL, &dx));
+        }
     } else {
         OK(tsr_pipeline_run(
             r->pipeline,
@@ -781,6 +809,96 @@ CASE(lora_dropout, "lora: dropout, and an adapter of the head, with and without 
     }
     for (int i = 0; i < 2; i++)
         check_relative("the norm with recomputation", i, norms[1][i], norms[0][i], 1e-5);
+}
+
+/* A part of a unit --------------------------------------------------------------------------------
+ */
+
+enum { HEAD_STEPS = 3 };
+
+/* The losses and norms of a training of an adapter that the head has, too. A step has several
+ * passes, and the head has passes of its own, which write the gradients of the head's matrices
+ * only. */
+static run begin_head(grid g, bool by_chunks)
+{
+    run r = {.grid = g, .micro_batches = PASSES, .by_chunks = by_chunks};
+    json_error_t error;
+    r.recorded = json_load_file(FOLDER "lora_trajectory.json", 0, &error);
+    r.text = read_text();
+    make_grid(&r);
+    open_base(&r, "lora_base");
+    OK(tsr_lora_create(tsr_lora_params(.stack = r.stack, .trainable = true, .rank = 4, .seed = 7,
+                                       .targets = TSR_LORA_Q | TSR_LORA_DOWN | TSR_LORA_HEAD),
+                       &r.lora));
+    if (g.shards)
+        OK(tsr_lora_shard(r.lora, tsr_fsdp_params(.group = r.data, .reduction = TSR_OP_SUM)));
+    OK(tsr_optimizer_create(tsr_optimizer_params(.stream = queue, .adamw = tsr_adamw_params()),
+                            &r.optimizer));
+    OK(tsr_lora_add_to(r.lora, r.optimizer));
+    return r;
+}
+
+static void train_head(grid g, bool by_chunks, double losses[], double norms[])
+{
+    run r = begin_head(g, by_chunks);
+    for (r.step = 0; r.step < HEAD_STEPS; r.step++) {
+        pass(&r);
+        losses[r.step] = r.loss;
+        OK(tsr_optimizer_clip(r.optimizer, 1e30F,
+                              tsr_optimizer_clip_params(.stages = stages_of(&r)), &norms[r.step]));
+        OK(tsr_optimizer_step(r.optimizer, 1e-2F));
+        OK(tsr_optimizer_zero_grad(r.optimizer));
+    }
+    finish(&r);
+}
+
+CASE(lora_head, "lora: an adapter of the head has the same gradients if it is sharded")
+{
+    const grid grids[] = {{1, ranks, 1, NULL, false, true, false},
+                          {1, 1, ranks, NULL, false, true, true},
+                          {ranks, 1, 1, NULL, false, true, false}};
+    double losses[2][HEAD_STEPS], norms[2][HEAD_STEPS];
+    train_head((grid){1, 1, ranks, NULL, false, false, false}, false, losses[0], norms[0]);
+    for (size_t g = 0; g < (ranks == 1 ? 1 : sizeof grids / sizeof *grids); g++)
+        for (int by_chunks = 0; by_chunks < 2; by_chunks++) {
+            train_head(grids[g], by_chunks, losses[1], norms[1]);
+            for (int i = 0; i < HEAD_STEPS; i++) {
+                if (grids[g].stages == 1 || my_rank == ranks - 1)
+                    check_relative("the loss", i, losses[1][i], losses[0][i], 1e-5);
+                check_relative("the norm", i, norms[1][i], norms[0][i], 1e-4);
+            }
+        }
+}
+
+CASE(lora_head_fails, "lora: a pass whose gradients cannot be completed leaves none")
+{
+    if (ranks > 1) {
+        case_skip("other ranks would wait");
+        return;
+    }
+    run r = begin_head((grid){1, 1, 1, NULL, false, true, false}, true);
+    tsr_fsdp *sharded = r.lora->adapter.sharded;
+    tsr_fsdp_shard shard = TSR_INIT(tsr_fsdp_shard);
+    uint64_t nth = 0;
+    for (bool failed = true; failed; nth += failed) {
+        OK(tsr_fsdp_begin(sharded, 0, TSR_PASS_BACKWARD));
+        OK(tsr_stream_wait(queue)); /* what follows needs new memory for commands */
+        tsr__fault_arm(TSR__FAULT_VULKAN, nth, -1 /* VK_ERROR_OUT_OF_HOST_MEMORY */);
+        const tsr_status status = tsr_fsdp_end(sharded, 0);
+        failed = tsr__fault_site() != NULL;
+        tsr__fault_disarm();
+        CHECK(status == (failed ? TSR_ERR_NO_MEMORY : TSR_OK), "call %d: %s", (int)nth,
+              tsr_status_name(status));
+        CHECK(!tsr_fsdp_parameter(sharded, 0, 0)->grad, "call %d: the unit is in use", (int)nth);
+        OK(tsr_fsdp_get_shard(sharded, 0, &shard));
+        CHECK(!shard.grad == failed, "call %d: %s gradient", (int)nth, failed ? "a" : "no");
+    }
+    CHECK(nth > 0, "nothing failed");
+    double *grad = values_of(shard.grad);
+    for (uint64_t i = 0; i < shard.range.count; i++)
+        CHECK(grad[i] == 0, "element %d is %g", (int)i, grad[i]);
+    free(grad);
+    finish(&r);
 }
 
 /* Sequences --------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 #include "base/struct_size.h"
 #include "parallel/fsdp/fsdp.h"
 #include "parallel/layers/layer.h"
+#include "tessera/ops.h"
 
 static tsr_status check_unit(const tsr_fsdp *model, const char *who, int unit)
 {
@@ -119,16 +120,29 @@ tsr_status tsr_fsdp_begin(tsr_fsdp *model, int unit, tsr_pass pass)
     return status;
 }
 
+/* Fills the gradients that a backward pass has not written with 0, because all gradients of a unit
+ * are reduced. A pass need not use all children of a layer: that of a model's head uses only the
+ * head's part of an adapter. */
+static tsr_status fill_unwritten(const tsr_fsdp *model, int unit)
+{
+    const tsr__fsdp_unit *u = &model->units[unit];
+    for (int i = 0; u->layer && i < u->count; i++)
+        if (tsr__layer_grad_is_empty(u->layer, i))
+            TSR__TRY(tsr_fill(model->stream, model->params[u->first + i].seen.grad, 0));
+    return TSR_OK;
+}
+
 static tsr_status end_unit(tsr_fsdp *model, int unit, bool reduce)
 {
     const bool backward = has_gradients(model, model->units[unit].pass);
+    const tsr_status status = backward && reduce ? fill_unwritten(model, unit) : TSR_OK;
     end_use(model, unit);
     if (!backward)
         return TSR_OK;
-    if (reduce)
+    if (reduce && status == TSR_OK)
         return tsr__fsdp_reduce(model, unit);
     tsr__fsdp_drop_grads(model, unit);
-    return TSR_OK;
+    return status;
 }
 
 tsr_status tsr_fsdp_end(tsr_fsdp *model, int unit)

@@ -395,6 +395,12 @@ void tsr__layer_divide(tsr_layer *layer, int index, tsr__over_data over)
         owner->parameter[index]->over_data = over;
 }
 
+bool tsr__layer_grad_is_empty(const tsr_layer *layer, int index)
+{
+    const tsr_layer *owner = owner_of(layer, &index);
+    return owner && owner->parameter[index]->grad_empty;
+}
+
 tsr_status tsr__layer_initial(const tsr_layer *layer, int index, tsr_stream *stream, int64_t first,
                               tsr_tensor *out)
 {

@@ -197,6 +197,8 @@ tsr_status tsr__layer_forward_added(tsr_layer *layer, const tsr_tensor *x,
 bool tsr__layer_is_divisible(const tsr_layer *layer, int index);
 /* Sets how they divide it; the parameter must have no memory. A group of NULL: not at all. */
 void tsr__layer_divide(tsr_layer *layer, int index, tsr__over_data over);
+/* Returns whether the gradient of parameter `index` counts as 0, whatever its memory contains. */
+bool tsr__layer_grad_is_empty(const tsr_layer *layer, int index);
 /* Creates a view of a caller's tensor, which keeps the tensor's memory alive. */
 tsr_status tsr__keep(const tsr_tensor *tensor, tsr_tensor **out) TSR_NODISCARD;
 /* Divides a size among the group's ranks as `params`, the caller's or NULL, says. Error texts call
