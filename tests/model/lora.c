@@ -713,7 +713,16 @@ CASE(lora_mistakes, "lora: mistakes are named, and nothing is attached")
             s.config = "\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 1e31");
     REFUSED(TSR_ERR_INVALID, "adapter_config.json: there is no lora_alpha",
             s.config = "\"peft_type\": \"LORA\", \"r\": 2");
+    REFUSED(TSR_ERR_INVALID,
+            "adapter_config.json: lora_alpha is 2e+30; a number above 0, at most 1e+30, is needed",
+            s.config = "\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 2e30");
+    REFUSED(TSR_ERR_INVALID, "adapter_config.json: alpha_pattern of 'q_proj' is 1e+31",
+            s.config = LORA ", \"alpha_pattern\": {\"q_proj\": 1e31}");
 #undef REFUSED
+    params.alpha = 2e30;
+    FAILS(tsr_lora_create(&params, &r.lora), TSR_ERR_INVALID,
+          "lora: alpha is 2e+30; a number above 0, at most 1e+30, is needed");
+    params.alpha = 0;
     params.rank = -1;
     FAILS(tsr_lora_create(&params, &r.lora), TSR_ERR_INVALID,
           "lora: rank is -1; 1 to 65536 are possible");

@@ -36,7 +36,7 @@ static tsr_status read_metadata(tsr__adapter *a, tsr__file *file)
                          text);
     TSR__TRY(tsr__gguf_name_of(file, &values[ARCHITECTURE], a->architecture));
     TSR__TRY(tsr__gguf_real(file, &values[ALPHA], &a->config.alpha));
-    TSR__REQUIRE(a->config.alpha >= 0 && a->config.alpha < 1e30,
+    TSR__REQUIRE(a->config.alpha >= 0 && a->config.alpha <= TSR__LORA_MAX_ALPHA,
                  "adapter: adapter.lora.alpha is %g", a->config.alpha);
     return TSR_OK;
 }

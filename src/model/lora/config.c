@@ -68,8 +68,8 @@ static tsr_status read_patterns(tsr__json *json, const char *key, tsr__lora_patt
                      TSR__LORA_PATTERNS);
         tsr__lora_pattern *pattern = &patterns[*count];
         TSR__TRY(tsr__json_real(json, &pattern->value));
-        TSR__REQUIRE(pattern->value > 0 && pattern->value < 1e30, WHAT ": %s of '%s' is %g", key,
-                     module, pattern->value);
+        TSR__REQUIRE(pattern->value > 0 && pattern->value <= TSR__LORA_MAX_ALPHA,
+                     WHAT ": %s of '%s' is %g", key, module, pattern->value);
         pattern->module = tsr__strdup(module);
         if (!pattern->module)
             return TSR_ERR_NO_MEMORY;
@@ -105,7 +105,9 @@ static tsr_status read_member(tsr__json *json, const char *key, tsr__lora_config
     }
     if (strcmp(key, "lora_alpha") == 0) {
         TSR__TRY(tsr__json_real(json, &out->alpha));
-        TSR__REQUIRE(out->alpha > 0 && out->alpha < 1e30, WHAT ": lora_alpha is %g", out->alpha);
+        TSR__REQUIRE(out->alpha > 0 && out->alpha <= TSR__LORA_MAX_ALPHA,
+                     WHAT ": lora_alpha is %g; a number above 0, at most %g, is needed", out->alpha,
+                     TSR__LORA_MAX_ALPHA);
         return TSR_OK;
     }
     if (strcmp(key, "use_rslora") == 0)

@@ -47,8 +47,8 @@ static tsr_status read_metadata(loading *l, tsr__file *file)
     TSR__REQUIRE(strcmp(text, family) == 0,
                  "lora: the adapter is for architecture '%s'; the model's is '%s'", text, family);
     TSR__TRY(tsr__gguf_real(file, &values[ALPHA], &l->config.alpha));
-    TSR__REQUIRE(l->config.alpha >= 0 && l->config.alpha < 1e30, "lora: adapter.lora.alpha is %g",
-                 l->config.alpha);
+    TSR__REQUIRE(l->config.alpha >= 0 && l->config.alpha <= TSR__LORA_MAX_ALPHA,
+                 "lora: adapter.lora.alpha is %g", l->config.alpha);
     return TSR_OK;
 }
 

@@ -103,8 +103,9 @@ tsr_status tsr__lora_check(const tsr_lora_params *p)
     TSR__REQUIRE(p->stack, "lora: stack is NULL");
     TSR__REQUIRE(p->rank >= 0 && p->rank <= MAX_RANK, "lora: rank is %d; 1 to %d are possible",
                  p->rank, MAX_RANK);
-    TSR__REQUIRE(isfinite(p->alpha) && p->alpha >= 0,
-                 "lora: alpha is %g; a number above 0 is needed", p->alpha);
+    TSR__REQUIRE(p->alpha >= 0 && p->alpha <= TSR__LORA_MAX_ALPHA,
+                 "lora: alpha is %g; a number above 0, at most %g, is needed", p->alpha,
+                 TSR__LORA_MAX_ALPHA);
     TSR__REQUIRE(p->dropout >= 0 && p->dropout < 1,
                  "lora: dropout is %g; 0 <= dropout < 1 is needed", p->dropout);
     unsigned known = 0;

@@ -15,6 +15,7 @@
 #include "tessera/lora.h"
 
 #define TSR__LORA_TARGETS 8
+#define TSR__LORA_MAX_ALPHA 1e30 /* scales are f32 */
 
 /* A weight that can have an adapter. */
 typedef struct tsr__lora_target_name {
