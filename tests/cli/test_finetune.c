@@ -145,6 +145,25 @@ START_TEST(the_peak_is_as_planned)
 }
 END_TEST
 
+/* An adapter of the head: 4 bytes for each of 2 · (64 + 65) numbers, its gradient and 2 moments. */
+START_TEST(the_plan_counts_an_adapter_of_the_head)
+{
+    double trained[2];
+    for (int head = 0; head < 2; head++) {
+        char arguments[512];
+        snprintf(arguments, sizeof arguments,
+                 "plan " RECORDED "lora_base --goal finetune --ranks 1 --batch 1 --context 64 "
+                 "--lora-rank 2 --targets q%s --json",
+                 head ? ",head" : "");
+        json_t *plan = tool_json(arguments, "tessera.plan.finetune");
+        const json_t *grid = json_array_get(tool_member(plan, "grids"), 0);
+        trained[head] = tool_number(json_array_get(tool_member(grid, "ranks"), 0), "trained_bytes");
+        json_decref(plan);
+    }
+    ck_assert_double_eq(trained[1] - trained[0], 16 * 2 * (64 + 65));
+}
+END_TEST
+
 /* Mistakes ---------------------------------------------------------------------------------------
  */
 
@@ -160,7 +179,7 @@ START_TEST(mistakes_are_named)
          "tessera: finetune: --steps and --epochs contradict each other\n"},
         {"finetune m --data d --targets q,x",
          "tessera: finetune: --targets takes q, k, v, o, gate, "
-         "up and down, separated by commas, not 'q,x'\n"},
+         "up, down and head, separated by commas, not 'q,x'\n"},
         {"finetune m --data d --objective x",
          "tessera: finetune: --objective takes sft or dpo, not 'x'\n"},
         {"finetune m --data d --schedule x",
@@ -201,6 +220,8 @@ START_TEST(mistakes_are_named)
     tool_fails("finetune m --data d --checkpoint /", "/ exists, and is no regular file");
     tool_fails("finetune " RECORDED "lora_base --data d --full -o " RECORDED "lora_base/",
                "lora_base is the model " RECORDED "lora_base, which would be overwritten");
+    tool_fails("finetune " STORIES " --data " TEST_TEXT " --targets q,head",
+               "lora: no layer of the model has head.weight");
     tool_fails("finetune " STORIES " --data " TEST_TEXT " --context 100000",
                "rows of 100000 tokens, but the model was made for 512");
     tool_fails("finetune --resume " STORIES, "this is no checkpoint of finetune");
@@ -425,6 +446,7 @@ TESTS(finetune)
     tcase_add_loop_test(tests, losses_are_as_recorded, 0, 4);
     tcase_add_test(tests, preferences_are_as_the_formula);
     tcase_add_loop_test(tests, the_peak_is_as_planned, 0, 2);
+    tcase_add_test(tests, the_plan_counts_an_adapter_of_the_head);
     tcase_add_test(tests, mistakes_are_named);
     tcase_add_test(tests, different_data_are_refused);
     tcase_add_test(tests, a_killed_training_goes_on_from_its_checkpoint);

@@ -8,6 +8,7 @@
 #include "cli/lib/memory.h"
 #include "cli/lib/numbers.h"
 #include "cli/lib/say.h"
+#include "tessera/lora.h"
 #include "tessera/model.h"
 #include "tessera/quant.h"
 #include "tessera/types.h"
@@ -190,31 +191,40 @@ static int find_word(const char *text, const char *const *names, int count, cons
     return -1;
 }
 
-static const char *const target_names[] = {"q", "k", "v", "o", "gate", "up", "down"};
+enum { TARGETS = 8 };
+static const struct {
+    const char *name;
+    unsigned flag;
+} targets_of[TARGETS] = {{"q", TSR_LORA_Q},       {"k", TSR_LORA_K},       {"v", TSR_LORA_V},
+                         {"o", TSR_LORA_O},       {"gate", TSR_LORA_GATE}, {"up", TSR_LORA_UP},
+                         {"down", TSR_LORA_DOWN}, {"head", TSR_LORA_HEAD}};
 
 void cli_print_targets(unsigned targets, char *text, size_t size)
 {
     size_t used = 0;
     text[0] = '\0';
-    for (int i = 0; i < 7 && used < size; i++)
-        if (targets >> i & 1)
+    for (int i = 0; i < TARGETS && used < size; i++)
+        if (targets & targets_of[i].flag)
             used += (size_t)snprintf(text + used, size - used, "%s%s", used > 0 ? "," : "",
-                                     target_names[i]);
+                                     targets_of[i].name);
 }
 
 bool cli_read_targets(void *user, const char *value, char *problem, size_t size)
 {
+    const char *names[TARGETS];
     unsigned targets = 0;
+    for (int i = 0; i < TARGETS; i++)
+        names[i] = targets_of[i].name;
     for (const char *rest = value; rest[0] != '\0' || rest == value;) {
-        const int found = find_word(rest, target_names, 7, &rest);
+        const int found = find_word(rest, names, TARGETS, &rest);
         if (found < 0) {
             snprintf(problem, size,
-                     "takes q, k, v, o, gate, up and down, separated by commas, not "
+                     "takes q, k, v, o, gate, up, down and head, separated by commas, not "
                      "'%.40s'",
                      value);
             return false;
         }
-        targets |= 1U << found;
+        targets |= targets_of[found].flag;
     }
     *(unsigned *)user = targets;
     return true;

@@ -67,7 +67,7 @@ static double hidden_of(const tsr_model_layer *l, const tsr_model_rank_plan *p)
 }
 
 /* Returns the numbers that this rank trains: of its layers' adapters, or all. */
-static double trained_numbers(const plan *s, const tsr_model_rank_plan *p)
+static double trained_numbers(const plan *s, const grid *g, const tsr_model_rank_plan *p)
 {
     const work *w = &s->work;
     const tsr_model_layer *l = layer_of(s->config, p);
@@ -84,7 +84,10 @@ static double trained_numbers(const plan *s, const tsr_model_rank_plan *p)
         if (exists && (w->targets & 1U << i) != 0)
             sum += r * sizes[i];
     }
-    return sum * p->layers;
+    const bool has_head = p->stage == g->stages - 1 && !s->config->tied;
+    return sum * p->layers + (has_head && (w->targets & TSR_LORA_HEAD) != 0
+                                  ? r * (width + (double)p->vocabulary)
+                                  : 0);
 }
 
 /* Returns the bytes that a block keeps of a token for its backward pass: the inputs of norms and
@@ -124,7 +127,7 @@ static need need_of(const plan *s, const grid *g, const tsr_model_rank_plan *p, 
     const double kept = (double)(after < w->accumulate ? after : w->accumulate);
     const double block = tokens * block_bytes(s, p), input = tokens * width * sizeof(float);
     return (need){.weights = (double)p->weight_bytes,
-                  .trained = TRAINED_BYTES * trained_numbers(s, p) -
+                  .trained = TRAINED_BYTES * trained_numbers(s, g, p) -
                              (w->full ? (double)p->weight_bytes : 0),
                   .activations = kept * p->layers * block,
                   .recomputed = kept * p->layers * input + 2 * block,
@@ -461,7 +464,7 @@ static int read_work(const plan_options *o, plan *s)
                 .batch = o->batch > 0 ? o->batch : 8,
                 .accumulate = o->accumulate > 0 ? o->accumulate : 1,
                 .rank = o->lora_rank > 0 ? o->lora_rank : 16,
-                .targets = o->targets != 0 ? o->targets : ~0U,
+                .targets = o->targets != 0 ? o->targets : TSR_LORA_HEAD - 1U,
                 .full = o->trains_all};
     if (w->batch % w->accumulate != 0)
         return cli_usage_error("plan: --accumulate %" PRId64 " does not divide --batch %" PRId64,
