@@ -1,5 +1,4 @@
-/* Trains an adapter until a model counts, saves it, loads it, and merges it: hello_lora MODEL
- * FOLDER. `tessera launch -n 2 -- hello_lora …` divides it. */
+/* hello_lora MODEL FOLDER: trains an adapter until a model counts, saves, loads and merges it. */
 #include <stdio.h>
 #include <tessera/tessera.h>
 #define TOKENS 32
@@ -36,15 +35,14 @@ int main(int count, char **arguments)
     tsr_optimizer *adamw = NULL;
     int32_t ids[TOKENS + 1];
     float before = 0, after = 0, again = 0, merged = 0;
-    const int64_t shape[2] = {1, TOKENS};
     for (int i = 0; i <= TOKENS; i++)
         ids[i] = 2 + i;
     int failed = count != 3 || tsr_comm_create(NULL, &comm) || tsr_device_open(NULL, &gpu) ||
                  tsr_stream_create(gpu, &stream) || tsr_group_create(comm, stream, NULL, &group) ||
                  tsr_model_file_open(arguments[1], &file) ||
                  tsr_model_open(file, tsr_model_params(.group = group, .dtype = TSR_F32), &model) ||
-                 tsr_tensor_create(gpu, TSR_I32, 2, shape, &x) ||
-                 tsr_tensor_create(gpu, TSR_I32, 2, shape, &labels) ||
+                 tsr_tensor_create(gpu, TSR_I32, 2, (int64_t[]){1, TOKENS}, &x) ||
+                 tsr_tensor_create(gpu, TSR_I32, 2, (int64_t[]){1, TOKENS}, &labels) ||
                  tsr_tensor_create(gpu, TSR_F32, 1, (int64_t[]){1}, &loss) ||
                  tsr_tensor_upload(stream, x, ids, TOKENS * sizeof *ids) ||
                  tsr_tensor_upload(stream, labels, ids + 1, TOKENS * sizeof *ids);
@@ -66,11 +64,16 @@ int main(int count, char **arguments)
     if (!failed && tsr_comm_rank(comm) == 0)
         printf("loss %.3f, trained %.3f, loaded %.3f, merged %.3f\n", (double)before, (double)after,
                (double)again, (double)merged);
-    fprintf(stderr, "%s\n",
-            !failed      ? "done"
-            : count != 3 ? "hello_lora MODEL FOLDER"
-                         : tsr_last_error());
+    if (failed)
+        fprintf(stderr, "%s\n", count != 3 ? "hello_lora MODEL FOLDER" : tsr_last_error());
     tsr_lora_destroy(&lora);
-    tsr_model_close(&model); /* the rest ends with the process */
+    tsr_model_close(&model);
+    tsr_model_file_close(&file);
+    for (int i = 0; i < 3; i++)
+        tsr_tensor_destroy((tsr_tensor **[]){&x, &labels, &loss}[i]);
+    tsr_group_destroy(&group);
+    tsr_stream_destroy(&stream);
+    tsr_device_close(&gpu);
+    tsr_comm_destroy(&comm);
     return failed || fflush(stdout) != 0;
 }
