@@ -273,6 +273,7 @@ static void strip_slashes(void)
         length--;
     char *path = cli_alloc(length + 1, 1); /* as long as the process, like the arguments */
     memcpy(path, output, length);
+    path[length] = '\0';
     finetune_chosen.output = path;
 }
 
