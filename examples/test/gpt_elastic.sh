@@ -11,10 +11,10 @@ at=7
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 
-# Three and four ranks divide the experts unevenly.
 train() { # LOG
+    # shellcheck disable=SC2086 # no option or three words
     timeout 300 "$tessera" launch -n 4 --respawn 2 -- "$gpt" --elastic --strategy full --layers 1 --heads 2 --width 32 --block 32 --batch 10 \
-        --experts 5 --experts-over data --steps "$steps" --eval-every 0 --characters 0 --timeout 20 --log "$1" >"$folder/out" 2>&1
+        $experts --steps "$steps" --eval-every 0 --characters 0 --timeout 20 --log "$1" >"$folder/out" 2>&1
 }
 fail() {
     echo "$1"
@@ -22,6 +22,7 @@ fail() {
     exit 1
 }
 
+experts="--experts 5 --experts-over data" # which three and four ranks divide unevenly
 train "$folder/undisturbed" || fail "the undisturbed training has failed"
 GPT_FAIL=$victim:$at:kill train "$folder/disturbed" || fail "the training has failed"
 
