@@ -466,9 +466,24 @@ START_TEST(lines_of_gates)
             }
             for (uint64_t j = 0; j < count; j++) {
                 /* what follows the scale is not written */
-                if ((int64_t)(j % (count / LINES)) < (int64_t)(count / LINES) - 6)
+                if (!gpu_is_swiftshader() &&
+                    (int64_t)(j % (count / LINES)) < (int64_t)(count / LINES) - 6)
                     ck_assert_msg(got[0][j] == got[1][j], "element %d of %lld: %x, not %x", (int)j,
                                   (long long)k, got[1][j], got[0][j]);
+            }
+            /* SwiftShader's compiler changes the last bit of an activation from kernel to kernel.
+             */
+            const int64_t padded = (k + 7) / 8 * 8, each = (int64_t)count / LINES;
+            for (int64_t j = 0; gpu_is_swiftshader() && j < LINES * k; j++) {
+                double sums[2] = {0, 0};
+                for (int64_t t = 0; t < (int64_t)terms; t++)
+                    for (int gated = 0; gated < 2; gated++)
+                        sums[gated] +=
+                            gpu_value(got[gated][j / k * each + t * padded + j % k], TSR_F16);
+                ck_assert_msg(fabs(sums[1] - sums[0]) <=
+                                  (terms == 1 ? 0x1p-9 : 0x1p-18) * fabs(sums[0]) + 0x1p-8,
+                              "element %d of %lld: %g, not %g", (int)j, (long long)k, sums[1],
+                              sums[0]);
             }
             tsr_tensor *all[] = {lines[0], lines[1], activated, up, gate, both};
             for (int j = 0; j < 6; j++)
