@@ -113,10 +113,11 @@ typedef struct tsr_delta_rule_params {
  * `params` may be NULL. Source: Yang et al., "Gated Delta Networks" (2024), and for the chunks
  * "Parallelizing Linear Transformers with the Delta Rule" (2024).
  *
- * A token reads its state once and writes it once. Chunks need scratch memory of about
- * tokens · heads · (4 · value_dim + 3 · key_dim + 256) floats. Errors: TSR_ERR_INVALID (shapes,
+ * A token reads its state once and writes it once. Chunks need scratch memory of at most
+ * tokens · heads · (2 · value_dim + 3 · key_dim + 330) floats, with
+ * tokens in whole chunks. Errors: TSR_ERR_INVALID (shapes,
  * dtypes, devices, overlap, naming the values); TSR_ERR_UNSUPPORTED on lavapipe for more than about
- * 15,000 tokens; those of recording and of tsr_tensor_create. */
+ * 12,000 tokens; those of recording and of tsr_tensor_create. */
 TSR_API TSR_NODISCARD tsr_status tsr_delta_rule(tsr_stream *stream, tsr_tensor *y,
                                                 tsr_tensor *new_state, const tsr_tensor *q,
                                                 const tsr_tensor *k, const tsr_tensor *v,
@@ -134,7 +135,8 @@ typedef struct tsr_delta_rule_grads {
 
 /* Computes the gradients from dy and, unless it is NULL, dnew_state, in chunks of 64 tokens. The
  * states between the chunks are computed again, and need heads · key_dim · value_dim floats for
- * each chunk, twice. Gradients of a key head are summed over its value heads in their order. No
+ * each chunk, twice; the other scratch memory is at most tokens · heads · (6 · value_dim + 8 ·
+ * key_dim + 588) floats. Gradients of a key head are summed over its value heads in their order. No
  * gradient may overlap another argument, except that dstate may be dnew_state. Errors: as
  * tsr_delta_rule. */
 TSR_API TSR_NODISCARD tsr_status tsr_delta_rule_grad(

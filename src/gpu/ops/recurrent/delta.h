@@ -103,6 +103,10 @@ void tsr__delta_chunks_finish(tsr__delta_chunks *c);
  * tsr__stream_atomic. */
 tsr_status tsr__delta_chunks_forward(const tsr__delta_chunks *c, const tsr_tensor *y,
                                      uint32_t y_stride, const tsr_tensor *new_state) TSR_NODISCARD;
+/* Returns the dispatch of a kernel that goes from chunk to chunk, without push constants and
+ * accesses. `dtype` is that of y or dy. */
+tsr__dispatch tsr__delta_scan_dispatch(const tsr__delta_chunks *c, tsr__shader shader,
+                                       tsr_dtype dtype);
 /* Records out = a · b, or out += a · b, for all chunks. */
 tsr_status tsr__delta_product(const tsr__delta_chunks *c, tsr__delta_array out, tsr__delta_array a,
                               bool transpose_a, tsr__delta_array b, bool transpose_b,

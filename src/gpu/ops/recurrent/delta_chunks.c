@@ -251,6 +251,21 @@ static tsr_status run_triangle(const tsr__delta_chunks *c)
 
 /* From chunk to chunk ------------------------------------------------------------------------ */
 
+tsr__dispatch tsr__delta_scan_dispatch(const tsr__delta_chunks *c, tsr__shader shader,
+                                       tsr_dtype dtype)
+{
+    const tsr__delta *call = c->call;
+    tsr__dispatch d = tsr__delta_dispatch(call, shader, SCAN_WORKGROUP);
+    d.spec[d.spec_count++] = SCAN_WORKGROUP;
+    d.spec[d.spec_count++] = c->quads;
+    d.spec[d.spec_count++] = (uint32_t)dtype;
+    d.work = (double)(call->tokens.batch * c->chunks * call->heads) * CHUNK *
+             (double)call->value_dim * (3.0 * (double)call->key_dim + CHUNK);
+    d.multiply_adds = d.work;
+    tsr__groups_for((uint64_t)(call->tokens.batch * call->heads * c->blocks), 1, d.groups);
+    return d;
+}
+
 static tsr_status run_scan(const tsr__delta_chunks *c, const tsr_tensor *y, uint32_t y_stride,
                            const tsr_tensor *new_state)
 {
@@ -273,16 +288,10 @@ static tsr_status run_scan(const tsr__delta_chunks *c, const tsr_tensor *y, uint
         .states = c->backward ? c->place[TSR__DELTA_STATES] : TSR_DELTA_NOT_KEPT,
         .deltas = c->backward ? c->place[TSR__DELTA_DELTAS] : TSR_DELTA_NOT_KEPT,
     };
-    tsr__dispatch d = tsr__delta_dispatch(call, TSR__SHADER_DELTA_SCAN, SCAN_WORKGROUP);
-    d.spec[d.spec_count++] = SCAN_WORKGROUP;
-    d.spec[d.spec_count++] = c->quads;
-    d.spec[d.spec_count++] = (uint32_t)(y ? y->layout.dtype : TSR_F32);
+    tsr__dispatch d =
+        tsr__delta_scan_dispatch(c, TSR__SHADER_DELTA_SCAN, y ? y->layout.dtype : TSR_F32);
     d.push = &push;
     d.push_bytes = sizeof push;
-    d.work = (double)(call->tokens.batch * c->chunks * call->heads) * CHUNK *
-             (double)call->value_dim * (3.0 * (double)call->key_dim + CHUNK);
-    d.multiply_adds = d.work;
-    tsr__groups_for((uint64_t)(call->tokens.batch * call->heads * c->blocks), 1, d.groups);
     static const tsr__delta_array read[] = {TSR__DELTA_DECAY,   TSR__DELTA_QUERIES, TSR__DELTA_KEYS,
                                             TSR__DELTA_WEIGHTS, TSR__DELTA_U,       TSR__DELTA_W};
     for (size_t i = 0; i < sizeof read / sizeof *read; i++)

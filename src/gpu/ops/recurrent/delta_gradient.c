@@ -11,7 +11,7 @@
 #include "shaders/params/delta.h"
 #include "tensor/check.h"
 
-enum { CHUNK = TSR_DELTA_CHUNK, SCAN_WORKGROUP = 64, ROWS_WORKGROUP = 64, ROW_THREADS = 8 };
+enum { CHUNK = TSR_DELTA_CHUNK, ROWS_WORKGROUP = 64, ROW_THREADS = 8 };
 
 typedef struct gradient_work {
     tsr__delta_chunks chunks;
@@ -45,16 +45,9 @@ static tsr_status run_scan(const gradient_work *w)
         .dy_rows = c->place[TSR__DELTA_DY],
         .dots = c->place[TSR__DELTA_DOTS],
     };
-    tsr__dispatch d = tsr__delta_dispatch(call, TSR__SHADER_DELTA_SCAN_GRAD, SCAN_WORKGROUP);
-    d.spec[d.spec_count++] = SCAN_WORKGROUP;
-    d.spec[d.spec_count++] = c->quads;
-    d.spec[d.spec_count++] = (uint32_t)w->dy->layout.dtype;
+    tsr__dispatch d = tsr__delta_scan_dispatch(c, TSR__SHADER_DELTA_SCAN_GRAD, w->dy->layout.dtype);
     d.push = &push;
     d.push_bytes = sizeof push;
-    d.work = (double)(call->tokens.batch * c->chunks * call->heads) * CHUNK *
-             (double)call->value_dim * (3.0 * (double)call->key_dim + CHUNK);
-    d.multiply_adds = d.work;
-    tsr__groups_for((uint64_t)(call->tokens.batch * call->heads * c->blocks), 1, d.groups);
     static const tsr__delta_array read[] = {TSR__DELTA_DECAY, TSR__DELTA_QUERIES,
                                             TSR__DELTA_KEYS,  TSR__DELTA_WEIGHTS,
                                             TSR__DELTA_W,     TSR__DELTA_STATES};
