@@ -1,5 +1,6 @@
 #include "bench/harness/samples.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,8 +44,9 @@ double bench_quantile(const double *ascending, int count, double p)
     int below = (int)place;
     if (below + 1 >= count)
         return ascending[count - 1];
-    double share = place - below;
-    return ascending[below] * (1 - share) + ascending[below + 1] * share;
+    /* Rounding must not lead out of the samples, also if both are equal. */
+    const double low = ascending[below], high = ascending[below + 1];
+    return fmin(low + (place - below) * (high - low), high);
 }
 
 bench_summary bench_summarize(const bench_samples *samples)

@@ -14,7 +14,9 @@ static void check_samples(const json_t *samples)
     double min = tool_number(samples, "min"), p10 = tool_number(samples, "p10");
     double median = tool_number(samples, "median");
     double p90 = tool_number(samples, "p90"), max = tool_number(samples, "max");
-    ck_assert(0 < min && min <= p10 && p10 <= median && median <= p90 && p90 <= max);
+    ck_assert_msg(0 < min && min <= p10 && p10 <= median && median <= p90 && p90 <= max,
+                  "min %.17g, p10 %.17g, median %.17g, p90 %.17g, max %.17g", min, p10, median, p90,
+                  max);
     ck_assert_double_ge(tool_number(samples, "repetitions"), 1);
     int below = 0, above = 0, count = 0;
     json_array_foreach(all, i, one)

@@ -47,7 +47,7 @@ START_TEST(copy_measures_every_case)
     int count;
     json_t *document =
         bench_result_run_on_device("bench copy --json --time 0.005 --size 1", &count);
-    ck_assert_int_eq(count, 16);
+    ck_assert_int_eq(count, 17);
     json_decref(document);
 }
 END_TEST
