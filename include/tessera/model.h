@@ -33,6 +33,7 @@ extern "C" {
 #define TSR_MODEL_MAX_VOCABULARY 16777216
 #define TSR_MODEL_MAX_CONTEXT 1073741824 /* positions */
 #define TSR_MODEL_MAX_END_TOKENS 16
+#define TSR_MODEL_MAX_NEXT_TOKEN_LAYERS 8
 
 /* Configuration ------------------------------------------------------------------------------ */
 
@@ -53,6 +54,14 @@ typedef struct tsr_model_experts {
     int64_t shared_hidden; /* features inside a shared expert; 0: there is none */
     bool shared_gate;      /* as in tsr_moe_params */
 } tsr_model_experts;
+
+/* A gated delta net, which a layer may have in place of attention (transformer.h). */
+typedef struct tsr_model_delta_net {
+    size_t struct_size;
+    int64_t key_heads, heads; /* head h reads key head h · key_heads / heads */
+    int64_t key_dim, value_dim;
+    int taps; /* of the causal convolution; 0: 4 */
+} tsr_model_delta_net;
 
 /* How the ranks divide experts. */
 typedef enum tsr_expert_division {
@@ -85,6 +94,10 @@ typedef struct tsr_model_layer {
     /* A mixture of experts in place of the MLP. NULL: none. */
     const tsr_model_experts *experts;
     bool sinks; /* attention has a sink for each head, as in transformer.h */
+    /* A gated delta net in place of attention. All fields that describe attention are then 0. NULL:
+     * the layer has attention. */
+    const tsr_model_delta_net *delta_net;
+    bool output_gate; /* attention has a gate of its output, as in transformer.h */
 } tsr_model_layer;
 
 /* The properties of a model that its files describe. */
@@ -115,10 +128,15 @@ typedef struct tsr_model_config {
     double residual_scale;  /* of all blocks (transformer.h); 0: 1 */
     double logit_scale;     /* multiplies the logits; 0: 1 */
     double logit_softcap;   /* c of logits c · tanh(logits / c), after logit_scale; 0: none */
+    /* The number of layers in the files that predict further tokens. They are numbered after the
+     * others, and are of the kind of the last layer that has attention. Models do not compute them;
+     * tsr_model_convert keeps them. */
+    int next_token_layers;
 } tsr_model_config;
 
 /* Returns the number of parameters of a layer, or with layer −1 of the whole model, in which a tied
- * head counts once. Returns 0 if the configuration is not valid or there is no such layer. */
+ * head counts once, and layers that predict further tokens do not count. Returns 0 if the
+ * configuration is not valid or there is no such layer. */
 TSR_API uint64_t tsr_model_config_parameters(const tsr_model_config *config, int layer);
 
 /* Files -------------------------------------------------------------------------------------- */

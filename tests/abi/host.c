@@ -468,6 +468,15 @@ static void models(const char *data)
     config.architecture = "qwen3_moe";
     printf("parameters %llu\n", (unsigned long long)tsr_model_config_parameters(&config, -1));
     REFUSED(tsr_model_experts, experts, tsr_model_file_open_random(&config, TSR_F32, 1, &refused));
+    tsr_model_delta_net net = TSR_INIT(tsr_model_delta_net);
+    net.key_heads = net.heads = 2;
+    net.key_dim = net.value_dim = 8;
+    layer = TSR_INIT(tsr_model_layer);
+    layer.hidden = 32;
+    layer.delta_net = &net;
+    config.architecture = "qwen3_5_text";
+    printf("parameters %llu\n", (unsigned long long)tsr_model_config_parameters(&config, -1));
+    REFUSED(tsr_model_delta_net, net, tsr_model_file_open_random(&config, TSR_F32, 1, &refused));
     tsr_model_file_close(&file);
 }
 

@@ -1469,6 +1469,12 @@ typedef struct tsr_model_experts {
    _Bool 
         shared_gate;
 } tsr_model_experts;
+typedef struct tsr_model_delta_net {
+    size_t struct_size;
+    int64_t key_heads, heads;
+    int64_t key_dim, value_dim;
+    int taps;
+} tsr_model_delta_net;
 typedef enum tsr_expert_division {
     TSR_EXPERT_DIVISION_AUTO = 0,
     TSR_EXPERT_DIVISION_INSIDE = 1,
@@ -1495,6 +1501,9 @@ typedef struct tsr_model_layer {
     const tsr_model_experts *experts;
    _Bool 
         sinks;
+    const tsr_model_delta_net *delta_net;
+   _Bool 
+        output_gate;
 } tsr_model_layer;
 typedef struct tsr_model_config {
     size_t struct_size;
@@ -1521,6 +1530,7 @@ typedef struct tsr_model_config {
     double residual_scale;
     double logit_scale;
     double logit_softcap;
+    int next_token_layers;
 } tsr_model_config;
 TSR_API uint64_t tsr_model_config_parameters(const tsr_model_config *config, int layer);
 typedef struct tsr_model_file tsr_model_file;

@@ -28,6 +28,9 @@ static tsr_status read_json(const char *json, const char *generation, flat_confi
     "\"num_key_value_heads\": 2, \"intermediate_size\": 96, \"vocab_size\": 100, "                 \
     "\"max_position_embeddings\": 512"
 #define LLAMA "{\"model_type\": \"llama\", " SIZES
+#define DELTA_NETS                                                                                 \
+    ", \"linear_num_key_heads\": 2, \"linear_num_value_heads\": 6, \"linear_key_head_dim\": 16, "  \
+    "\"linear_value_head_dim\": 8"
 #define EXPERTS(family) "{\"model_type\": \"" family "\", " SIZES
 
 START_TEST(llama)
@@ -263,6 +266,15 @@ static const struct {
      "config.json: the shared expert has -2 hidden features; 0 to 8388608 are possible"},
     {"{\"mlp_only_layers\": [0, -1], \"model_type\": \"qwen3_moe\", " SIZES "}",
      "config.json: offset 24: an entry of mlp_only_layers is -1; 0 to 1023 is possible"},
+    {EXPERTS("qwen3_5_text") "}", "config.json: there is no number of key heads of delta nets"},
+    {EXPERTS("qwen3_5_text") DELTA_NETS ", \"linear_conv_kernel_dim\": 0}",
+     "config.json: the convolution of a delta net has 0 taps; 2 to 16 are possible"},
+    {EXPERTS("qwen3_5_text") DELTA_NETS ", \"linear_num_key_heads\": 5}",
+     "config.json: 6 heads of a delta net do not divide over 5 key heads"},
+    {EXPERTS("qwen3_5_text") DELTA_NETS ", \"full_attention_interval\": 0}",
+     "config.json: full_attention_interval is 0; 1 to 1024 is possible"},
+    {EXPERTS("qwen3_5_text") DELTA_NETS ", \"layer_types\": [\"linear_attention\"]}",
+     "config.json: the list of the layers' types has 1 entries for 3 layers"},
     {EXPERTS("gpt_oss") ", \"num_local_experts\": 4, \"num_experts_per_tok\": 2, "
                         "\"swiglu_limit\": -3}",
      "config.json: the factor of the experts' weights is 1, and the limit of their activation -3"},
@@ -548,6 +560,49 @@ START_TEST(layers_with_experts)
 }
 END_TEST
 
+/* Qwen 3.5 inside a model for images and text: which layers have delta nets, and their sizes. */
+START_TEST(layers_with_delta_nets)
+{
+    static const char json[] =
+        "{\"model_type\": \"qwen3_5\", \"text_config\": {\"model_type\": \"qwen3_5_text\", " SIZES
+            DELTA_NETS ", \"layer_types\": [\"linear_attention\", \"full_attention\", "
+        "\"linear_attention\"], \"head_dim\": 16, \"mtp_num_hidden_layers\": 1, "
+        "\"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 1e7, "
+        "\"partial_rotary_factor\": 0.25, \"mrope_section\": [1, 1, 0], "
+        "\"mrope_interleaved\": true}}}";
+    folder in = folder_create();
+    char path[160];
+    tsr_model_file *file = NULL;
+    folder_write(&in, "config.json", json, strlen(json), path);
+    ck_assert_ok(tsr_model_file_open(path, &file));
+    const tsr_model_config *c = tsr_model_file_config(file);
+    const tsr_model_layer *attention = layer_of(c, 1), *delta = layer_of(c, 0);
+    const tsr_model_delta_net *net = delta->delta_net;
+    ck_assert(c->kind_count == 2 && layer_of(c, 2) == delta && !attention->delta_net);
+    ck_assert(net && net->key_heads == 2 && net->heads == 6 && net->key_dim == 16 &&
+              net->value_dim == 8 && net->taps == 4);
+    ck_assert(delta->heads == 0 && !delta->rope && !delta->output_gate && delta->hidden == 96);
+    ck_assert(attention->output_gate && attention->qk_norm == TSR_QK_NORM_HEADS);
+    ck_assert(attention->rope->rotary_dim == 4 && attention->rope->theta == 1e7);
+    ck_assert_int_eq(c->next_token_layers, 1);
+    const int64_t rest = 2 * 64 + 3 * 96 * 64,
+                  gated = 2 * 16 * 64 * 8 + 2 * 16 * 64 * 2 + 16 * 8 * 64 + 2 * 16;
+    ck_assert_int_eq((int64_t)tsr_model_config_parameters(c, 0),
+                     rest + 2 * 32 * (64 + 4) + 2 * 48 * 64 + 48 * 4 + 2 * 6 * 64 + 2 * 6 + 8 +
+                         48 * 64);
+    ck_assert_int_eq((int64_t)tsr_model_config_parameters(c, 1), rest + gated);
+    ck_assert_int_eq((int64_t)tsr_model_config_parameters(c, 3),
+                     rest + gated + 3 * 64 + 2 * 64 * 64);
+    ck_assert_int_eq((int64_t)tsr_model_config_parameters(c, 4), 0);
+    ck_assert_int_eq(
+        (int64_t)tsr_model_config_parameters(c, -1),
+        (int64_t)(2 * tsr_model_config_parameters(c, 0) + tsr_model_config_parameters(c, 1)) +
+            2 * 100 * 64 + 64);
+    tsr_model_file_close(&file);
+    folder_destroy(&in);
+}
+END_TEST
+
 START_TEST(memory_runs_out)
 {
     static const char *const paths[] = {TEST_DATA "/model/stories260K-hf",
@@ -608,5 +663,6 @@ TESTS(config)
     tcase_add_test(tests, gguf_of_llama_3);
     tcase_add_test(tests, gguf_mistakes);
     tcase_add_test(tests, layers_with_experts);
+    tcase_add_test(tests, layers_with_delta_nets);
     tcase_add_test(tests, memory_runs_out);
 }

@@ -138,6 +138,81 @@ START_TEST(descriptions_of_experts)
 }
 END_TEST
 
+static tsr_status delta_net_of_config(void *given)
+{
+    const tsr_model_config *from = tsr_model_file_config(file);
+    const tsr_model_layer layer = {.struct_size = sizeof layer,
+                                   .hidden = from->kinds[0]->hidden,
+                                   .gated = true,
+                                   .activation = TSR_ACT_SILU,
+                                   .delta_net = given};
+    tsr_model_config config = *from;
+    config.architecture = "qwen3_5_text";
+    config.kinds = (const tsr_model_layer *const[]){&layer};
+    return config_of(&config);
+}
+
+static void refused_layer(const tsr_model_layer *layer, const char *architecture, int next_layers,
+                          const char *mistake)
+{
+    char text[200];
+    tsr_model_config config = *tsr_model_file_config(file);
+    config.architecture = architecture;
+    config.kinds = (const tsr_model_layer *const[]){layer};
+    config.next_token_layers = next_layers;
+    snprintf(text, sizeof text, "model: configuration: %s", mistake);
+    ck_assert_error(config_of(&config), TSR_ERR_INVALID, text);
+}
+
+/* Descriptions of delta nets, and of layers that cannot have one. */
+START_TEST(descriptions_of_delta_nets)
+{
+    const tsr_model_delta_net good = {
+        .struct_size = sizeof good, .key_heads = 2, .heads = 6, .key_dim = 16, .value_dim = 8};
+    static const struct {
+        tsr_model_delta_net net;
+        const char *text;
+    } mistakes[] = {
+        {{.key_heads = 0, .heads = 4, .key_dim = 8, .value_dim = 8},
+         "a delta net has 0 key heads and 4 heads; 1 to 4096 are possible"},
+        {{.key_heads = 3, .heads = 4, .key_dim = 8, .value_dim = 8},
+         "4 heads of a delta net do not divide over 3 key heads"},
+        {{.key_heads = 2, .heads = 4, .key_dim = 6, .value_dim = 8},
+         "the key size of a delta net is 6; a multiple of 4, at most 256, is possible"},
+        {{.key_heads = 2, .heads = 4, .key_dim = 8, .value_dim = 260},
+         "the value size of a delta net is 260; a multiple of 4, at most 256, is possible"},
+        {{.key_heads = 2, .heads = 4, .key_dim = 8, .value_dim = 8, .taps = 17},
+         "the convolution of a delta net has 17 taps; 2 to 16 are possible"},
+    };
+    CHECK_PARAMS(tsr_model_delta_net, &good, sizeof good, delta_net_of_config);
+    for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
+        char text[160];
+        tsr_model_delta_net wrong = mistakes[i].net;
+        wrong.struct_size = sizeof wrong;
+        snprintf(text, sizeof text, "model: configuration: %s", mistakes[i].text);
+        ck_assert_error(delta_net_of_config(&wrong), TSR_ERR_INVALID, text);
+    }
+    tsr_model_layer layer = *tsr_model_file_config(file)->kinds[0];
+    refused_layer(&layer, "llama", -1, "next_token_layers is -1; 0 to 8 is possible");
+    refused_layer(&layer, "llama", 1,
+                  "next_token_layers is 1, but models of architecture llama have none");
+    layer.output_gate = true;
+    refused_layer(&layer, "qwen3", 0,
+                  "output_gate is true, but attention has no gate in models of architecture qwen3");
+    layer.delta_net = &good;
+    refused_layer(&layer, "llama", 0,
+                  "a layer has a delta net, but models of architecture llama do not");
+    refused_layer(&layer, "qwen3_5_text", 0,
+                  "a layer with a delta net has heads 8, which only attention has");
+    layer = (tsr_model_layer){.struct_size = sizeof layer, .hidden = 64, .delta_net = &good};
+    layer.softcap = 30;
+    refused_layer(&layer, "qwen3_5_text", 0,
+                  "a layer with a delta net has softcap 30, which only attention has");
+    layer.softcap = 0;
+    refused_layer(&layer, "qwen3_5_text", 1, "next_token_layers is 1, but no layer has attention");
+}
+END_TEST
+
 START_TEST(configurations)
 {
     const tsr_model_config *config = tsr_model_file_config(file);
@@ -175,5 +250,6 @@ TESTS(model_sizes)
     tcase_add_test(tests, arrays_of_ranks);
     tcase_add_test(tests, configurations);
     tcase_add_test(tests, descriptions_of_experts);
+    tcase_add_test(tests, descriptions_of_delta_nets);
     tcase_add_test(tests, sampling);
 }

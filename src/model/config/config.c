@@ -45,6 +45,15 @@ void tsr__facts_init(tsr__facts *facts)
         .logit_divisor = TSR__UNSET,
         .logit_softcap = TSR__UNSET,
         .qk_norm = TSR__UNSET,
+        .output_gate = TSR__UNSET,
+        .next_layers = TSR__UNSET,
+        .delta = {.key_heads = TSR__UNSET,
+                  .heads = TSR__UNSET,
+                  .key_dim = TSR__UNSET,
+                  .value_dim = TSR__UNSET,
+                  .taps = TSR__UNSET,
+                  .inner = TSR__UNSET,
+                  .period = TSR__UNSET},
         .experts = {.count = TSR__UNSET,
                     .used = TSR__UNSET,
                     .hidden = TSR__UNSET,
@@ -294,6 +303,7 @@ static tsr_status take_layer(const tsr__facts *facts, tsr__config *config, tsr_m
     layer->qkv_bias = chosen(facts->qkv_bias, family->layer.qkv_bias);
     layer->output_bias = chosen(facts->output_bias, family->layer.output_bias);
     layer->mlp_bias = chosen(facts->mlp_bias, family->layer.mlp_bias);
+    layer->output_gate = chosen(facts->output_gate, family->layer.output_gate);
     if (facts->has_activation)
         layer->activation = facts->activation;
     TSR__TRY(take_scores(facts, layer));
@@ -360,6 +370,13 @@ static tsr_status check_counts(const tsr__facts *facts, const tsr_model_config *
     TSR__REQUIRE(facts->windows.count == 0 || facts->windows.count == c->layers,
                  "%s: the list of the layers\' types has %d entries for %d layers", facts->file,
                  facts->windows.count, c->layers);
+    TSR__REQUIRE(facts->delta.which.count == 0 || facts->delta.which.count == c->layers,
+                 "%s: the list of layers with delta nets has %d entries for %d layers", facts->file,
+                 facts->delta.which.count, c->layers);
+    TSR__REQUIRE(facts->delta.period == TSR__UNSET ||
+                     (facts->delta.period >= 1 && facts->delta.period <= TSR_MODEL_MAX_LAYERS),
+                 "%s: full_attention_interval is %" PRId64 "; 1 to %d is possible", facts->file,
+                 facts->delta.period, TSR_MODEL_MAX_LAYERS);
     TSR__REQUIRE(facts->ropes.count == 0 || facts->ropes.count == c->layers,
                  "%s: no_rope_layers has %d entries for %d layers", facts->file, facts->ropes.count,
                  c->layers);
@@ -372,11 +389,37 @@ static uint16_t kind_of(tsr__config *config, const tsr_model_layer *layer)
     int kind = 0;
     while (kind < config->public.kind_count && (config->kinds[kind].window != layer->window ||
                                                 config->kinds[kind].rope != layer->rope ||
+                                                config->kinds[kind].delta_net != layer->delta_net ||
                                                 config->kinds[kind].experts != layer->experts))
         kind++;
     if (kind == config->public.kind_count)
         config->kinds[config->public.kind_count++] = *layer;
     return (uint16_t)kind;
+}
+
+/* Returns whether any layer has a delta net. */
+static bool any_delta_net(const tsr__facts *facts, int layers)
+{
+    for (int i = 0; i < layers; i++)
+        if (tsr__layer_has_delta_net(facts, i))
+            return true;
+    return false;
+}
+
+/* Takes the number of layers that predict further tokens. They are like layers with attention, of
+ * which there must be one. */
+static tsr_status take_next_layers(const tsr__facts *facts, tsr_model_config *out)
+{
+    if (facts->next_layers == TSR__UNSET || facts->next_layers == 0)
+        return TSR_OK;
+    TSR__REQUIRE(facts->next_layers >= 0 && facts->next_layers <= TSR_MODEL_MAX_NEXT_TOKEN_LAYERS,
+                 "%s: %" PRId64 " layers predict further tokens; 0 to %d are possible", facts->file,
+                 facts->next_layers, TSR_MODEL_MAX_NEXT_TOKEN_LAYERS);
+    TSR__REQUIRE(tsr__config_attention_layer(out),
+                 "%s: %" PRId64 " layers predict further tokens, but no layer has attention",
+                 facts->file, facts->next_layers);
+    out->next_token_layers = (int)facts->next_layers;
+    return TSR_OK;
 }
 
 static tsr_status take_layers(const tsr__facts *facts, tsr__config *config)
@@ -388,6 +431,8 @@ static tsr_status take_layers(const tsr__facts *facts, tsr__config *config)
     TSR__TRY(take_window(facts, &rule));
     if (facts->family->expert_keys)
         TSR__TRY(tsr__config_take_experts(facts, config->public.layers, &config->experts[0]));
+    if (any_delta_net(facts, config->public.layers))
+        TSR__TRY(tsr__config_take_delta_net(facts, &config->delta_nets[0]));
     for (int i = 0; i < config->public.layers; i++) {
         tsr_model_layer layer = usual;
         const bool windowed = has_window(facts, &rule, i),
@@ -399,9 +444,13 @@ static tsr_status take_layers(const tsr__facts *facts, tsr__config *config)
             layer.long_rope = &config->ropes[ROPE_BEYOND];
         if (tsr__layer_has_experts(facts, i))
             layer.experts = &config->experts[0];
+        if (tsr__layer_has_delta_net(facts, i)) {
+            tsr__layer_without_attention(&layer);
+            layer.delta_net = &config->delta_nets[0];
+        }
         config->layer_kinds[i] = kind_of(config, &layer);
     }
-    return TSR_OK;
+    return take_next_layers(facts, &config->public);
 }
 
 int tsr__config_window(const tsr_model_config *config, int64_t *window)
@@ -461,8 +510,34 @@ const tsr_model_layer *tsr__config_rotary_layer(const tsr_model_config *config)
     return found ? found : tsr__config_layer(config, 0);
 }
 
+const tsr_model_layer *tsr__config_attention_layer(const tsr_model_config *config)
+{
+    for (int i = 0; i < config->layers; i++)
+        if (!tsr__config_layer(config, i)->delta_net)
+            return tsr__config_layer(config, i);
+    return NULL;
+}
+
+const tsr_model_delta_net *tsr__config_delta_net(const tsr_model_config *config, int *first)
+{
+    for (*first = 0; *first < config->layers; ++*first)
+        if (tsr__config_layer(config, *first)->delta_net)
+            return tsr__config_layer(config, *first)->delta_net;
+    return NULL;
+}
+
+bool tsr__config_is_next(const tsr_model_config *config, int layer)
+{
+    return layer >= config->layers && layer - config->layers < config->next_token_layers;
+}
+
 const tsr_model_layer *tsr__config_layer(const tsr_model_config *config, int layer)
 {
+    if (config && tsr__config_is_next(config, layer)) {
+        layer = config->layers - 1;
+        while (layer > 0 && tsr__config_layer(config, layer)->delta_net)
+            layer--;
+    }
     if (!config || layer < 0 || layer >= config->layers)
         return NULL;
     return config->kinds[config->layer_kinds ? config->layer_kinds[layer] : 0];
@@ -533,9 +608,10 @@ static tsr_status check_kind(const tsr_model_config *c, const tsr_model_layer *l
     facts.file = "model: configuration";
     facts.layers = c->layers;
     facts.width = c->width;
-    facts.heads = layer->heads;
-    facts.kv_heads = layer->kv_heads;
-    facts.head_dim = layer->head_dim;
+    facts.heads = layer->delta_net ? 1 : layer->heads;
+    facts.kv_heads = layer->delta_net ? 1 : layer->kv_heads;
+    facts.head_dim = layer->delta_net ? 2 : layer->head_dim;
+    facts.delta.period = 1; /* no layer has a delta net, which is checked below */
     facts.hidden = layer->experts ? 1 : layer->hidden;
     if (facts.family->expert_keys) { /* experts are checked below, and with their own errors */
         facts.experts.count = facts.experts.used = facts.experts.hidden = 1;
@@ -569,6 +645,18 @@ static tsr_status check_kind(const tsr_model_config *c, const tsr_model_layer *l
     TSR__REQUIRE(!layer->experts || facts.family->expert_keys,
                  "model: configuration: a layer has experts, but models of architecture %s do not",
                  c->architecture);
+    TSR__REQUIRE(!layer->delta_net || facts.family->delta_keys,
+                 "model: configuration: a layer has a delta net, but models of architecture %s do "
+                 "not",
+                 c->architecture);
+    TSR__REQUIRE(!layer->output_gate || facts.family->layer.output_gate,
+                 "model: configuration: output_gate is true, but attention has no gate in models "
+                 "of architecture %s",
+                 c->architecture);
+    if (layer->delta_net) {
+        TSR__TRY(tsr__delta_layer_check("model: configuration", layer));
+        TSR__TRY(tsr__delta_net_check("model: configuration", layer->delta_net));
+    }
     return layer->experts ? tsr__experts_check("model: configuration", layer->experts) : TSR_OK;
 }
 
@@ -613,8 +701,31 @@ static tsr_status copy_kind(const tsr_model_layer *given, int kind, tsr__config 
         TSR__TRY(TSR__TAKE_PART(tsr_model_experts, layer->experts, &copy->experts[kind]));
         layer->experts = &copy->experts[kind];
     }
+    if (layer->delta_net) {
+        tsr_model_delta_net *net = &copy->delta_nets[kind];
+        TSR__TRY(TSR__TAKE_PART(tsr_model_delta_net, layer->delta_net, net));
+        if (net->taps == 0)
+            net->taps = TSR__USUAL_TAPS;
+        layer->delta_net = net;
+    }
     TSR__TRY(copy_rope(&layer->rope, 2 * kind, copy));
     return copy_rope(&layer->long_rope, 2 * kind + 1, copy);
+}
+
+static tsr_status check_next_layers(const tsr_model_config *c)
+{
+    TSR__REQUIRE(c->next_token_layers >= 0 &&
+                     c->next_token_layers <= TSR_MODEL_MAX_NEXT_TOKEN_LAYERS,
+                 "model: configuration: next_token_layers is %d; 0 to %d is possible",
+                 c->next_token_layers, TSR_MODEL_MAX_NEXT_TOKEN_LAYERS);
+    TSR__REQUIRE(c->next_token_layers == 0 || tsr__family_by_name(c->architecture)->hf_next_layers,
+                 "model: configuration: next_token_layers is %d, but models of architecture %s "
+                 "have none",
+                 c->next_token_layers, c->architecture);
+    TSR__REQUIRE(c->next_token_layers == 0 || tsr__config_attention_layer(c),
+                 "model: configuration: next_token_layers is %d, but no layer has attention",
+                 c->next_token_layers);
+    return TSR_OK;
 }
 
 static tsr_status copy_config(const tsr_model_config *given, tsr__config *copy)
@@ -646,7 +757,7 @@ static tsr_status copy_config(const tsr_model_config *given, tsr__config *copy)
         copy->layer_kinds[i] = c->layer_kinds[i];
     }
     c->layer_kinds = copy->layer_kinds;
-    return TSR_OK;
+    return check_next_layers(c);
 }
 
 tsr_status tsr__config_copy(const tsr_model_config *config, tsr__config **out)

@@ -9,6 +9,7 @@
 #define TSR__UNSET (-1)
 
 #define TSR__MOST_PAIRS (TSR_MAX_HEAD_DIM / 2)
+#define TSR__USUAL_TAPS 4 /* of the convolutions of delta nets */
 
 /* The frequency scaling of rotary positions, with the names and numbers that files have. */
 typedef struct tsr__rope_facts {
@@ -41,6 +42,14 @@ typedef struct tsr__expert_facts {
     tsr__layer_facts dense; /* whether layers have no experts, whatever the rest says */
 } tsr__expert_facts;
 
+/* What a file says about gated delta nets. */
+typedef struct tsr__delta_facts {
+    int64_t key_heads, heads, key_dim, value_dim, taps;
+    int64_t inner;          /* heads · value_dim, which GGUF files have instead of value_dim */
+    int64_t period;         /* layers period − 1, 2 · period − 1, … have attention */
+    tsr__layer_facts which; /* whether layers have a delta net, whatever the rest says */
+} tsr__delta_facts;
+
 /* The values of a file before they are checked. TSR__UNSET: the file does not have the value; truth
  * values are 0 or 1. */
 typedef struct tsr__facts {
@@ -61,6 +70,9 @@ typedef struct tsr__facts {
     double embedding_scale, residual_scale, logit_divisor, logit_softcap;
     int qk_norm; /* whether q and k have norms */
     tsr__expert_facts experts;
+    tsr__delta_facts delta;
+    int output_gate;
+    int64_t next_layers; /* layers that predict further tokens */
     int64_t bos;
     int end_count;
     int32_t end[TSR_MODEL_MAX_END_TOKENS];
@@ -87,6 +99,7 @@ typedef struct tsr__config {
     tsr_model_config public;
     tsr_model_layer kinds[TSR_MODEL_MAX_LAYER_KINDS];
     tsr_model_experts experts[TSR_MODEL_MAX_LAYER_KINDS];            /* to which kinds point */
+    tsr_model_delta_net delta_nets[TSR_MODEL_MAX_LAYER_KINDS];       /* the same */
     const tsr_model_layer *kind_pointers[TSR_MODEL_MAX_LAYER_KINDS]; /* to kinds */
     /* what `rope` and `long_rope` of the kinds point to, and the divisors of these */
     tsr_rope_params ropes[2 * TSR_MODEL_MAX_LAYER_KINDS];
@@ -103,8 +116,16 @@ tsr_status tsr__config_copy(const tsr_model_config *config, tsr__config **out) T
 /* Reads the configuration of opened files. The caller must free it with tsr__free. */
 tsr_status tsr__config_read(const tsr__model_files *files, tsr__config **out) TSR_NODISCARD;
 
-/* Returns the description of a layer, or NULL if there is no such layer. */
+/* Returns the description of a layer, also of one that predicts further tokens, or NULL if there is
+ * no such layer. */
 const tsr_model_layer *tsr__config_layer(const tsr_model_config *config, int layer);
+/* Returns whether a layer is one of those that predict further tokens. */
+bool tsr__config_is_next(const tsr_model_config *config, int layer);
+/* Returns the first layer with attention, or NULL. */
+const tsr_model_layer *tsr__config_attention_layer(const tsr_model_config *config);
+/* Returns the description of the first layer with a delta net, or NULL, and sets *first to its
+ * number. */
+const tsr_model_delta_net *tsr__config_delta_net(const tsr_model_config *config, int *first);
 /* Returns how many layers, from the first on, have no experts. */
 int tsr__config_first_experts(const tsr_model_config *config);
 /* Returns the number of layers with experts. */
@@ -130,6 +151,17 @@ bool tsr__layer_has_experts(const tsr__facts *facts, int layer);
 bool tsr__any_layer_is_dense(const tsr__facts *facts, int layers);
 /* Checks the numbers of a description. `where` begins the error text. */
 tsr_status tsr__experts_check(const char *where, const tsr_model_experts *experts) TSR_NODISCARD;
+
+/* delta_net.c: tsr__config_take_delta_net describes the delta nets of a file, and checks them. */
+tsr_status tsr__config_take_delta_net(const tsr__facts *facts,
+                                      tsr_model_delta_net *out) TSR_NODISCARD;
+bool tsr__layer_has_delta_net(const tsr__facts *facts, int layer);
+/* Checks a layer with a delta net. `where` begins the error text. */
+tsr_status tsr__delta_net_check(const char *where, const tsr_model_delta_net *net) TSR_NODISCARD;
+/* Checks that nothing in the description of a layer with a delta net is about attention. */
+tsr_status tsr__delta_layer_check(const char *where, const tsr_model_layer *layer) TSR_NODISCARD;
+/* Removes what describes attention. */
+void tsr__layer_without_attention(tsr_model_layer *layer);
 
 /* Makes the parameters of rotary positions from the values, and checks them; see rope.c. With
  * LongRoPE, *out are those up to the original length, and *beyond those for longer contexts;

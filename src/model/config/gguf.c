@@ -22,7 +22,7 @@ typedef struct entry {
     double *real;
 } entry;
 
-enum { MAX_ENTRIES = 56 };
+enum { MAX_ENTRIES = 64 };
 
 typedef struct metadata {
     tsr__file *file;
@@ -94,6 +94,7 @@ static tsr_status read_values(metadata *m)
     int64_t eos = TSR__UNSET, eot = TSR__UNSET, eom = TSR__UNSET, gating = TSR__UNSET,
             next_layers = 0;
     tsr__expert_facts *experts = &facts->experts;
+    tsr__delta_facts *delta = &facts->delta;
     double linear = TSR__UNSET, log_multiplier = TSR__UNSET;
     const entry entries[] = {
         {".rope.scaling.type", NULL, NULL},
@@ -132,6 +133,12 @@ static tsr_status read_values(metadata *m)
         {".expert_gating_func", &gating, NULL},
         {".leading_dense_block_count", &experts->first_dense, NULL},
         {".nextn_predict_layers", &next_layers, NULL},
+        {".ssm.group_count", &delta->key_heads, NULL},
+        {".ssm.time_step_rank", &delta->heads, NULL},
+        {".ssm.state_size", &delta->key_dim, NULL},
+        {".ssm.inner_size", &delta->inner, NULL},
+        {".ssm.conv_kernel", &delta->taps, NULL},
+        {".full_attention_interval", &delta->period, NULL},
         {".attention.layer_norm_rms_epsilon", NULL, &facts->norm_epsilon},
         {".attention.layer_norm_epsilon", NULL, &facts->norm_epsilon},
         {".rope.freq_base", NULL, &rope->theta},
@@ -158,9 +165,11 @@ static tsr_status read_values(metadata *m)
         TSR__TRY(tsr__gguf_bool(m->file, &m->values[2], &normalise));
         experts->normalise = normalise;
     }
-    /* The last layers of the file may predict further tokens; this library leaves them out. */
-    if (facts->layers > next_layers && next_layers > 0)
+    /* The last layers of the file may predict further tokens. */
+    if (facts->layers > next_layers && next_layers > 0) {
         facts->layers -= next_layers;
+        facts->next_layers = facts->family->hf_next_layers ? next_layers : 0;
+    }
     if (m->values[0].found) {
         TSR__TRY(tsr__gguf_name_of(m->file, &m->values[0], m->text));
         const size_t length = strlen(m->text);

@@ -1,5 +1,6 @@
 /* Reads config.json as Hugging Face writes it, and generation_config.json beside it. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -105,14 +106,15 @@ static tsr_status add_layer_fact(config_reader *r, tsr__layer_facts *facts, bool
     return TSR_OK;
 }
 
-/* Reads the list of the layers' types, of which only those with and without a window are known. */
+/* Reads the list of the layers' types: attention with and without a window, and delta nets in
+ * families that have them. */
 static tsr_status read_layer_types(config_reader *r)
 {
     char type[64];
     bool more = false;
     if (is_null(r))
         return TSR_OK;
-    r->facts->windows.count = 0;
+    r->facts->windows.count = r->facts->delta.which.count = 0;
     TSR__TRY(tsr__json_enter(&r->json, '['));
     for (;;) {
         TSR__TRY(tsr__json_element(&r->json, &more));
@@ -120,14 +122,17 @@ static tsr_status read_layer_types(config_reader *r)
             return TSR_OK;
         const size_t at = r->json.at;
         TSR__TRY(tsr__json_string(&r->json, sizeof type, type));
-        const bool windowed = strcmp(type, "sliding_attention") == 0;
-        if (!windowed && strcmp(type, "full_attention") != 0) {
+        const bool windowed = strcmp(type, "sliding_attention") == 0,
+                   is_delta = r->facts->family->delta_keys && strcmp(type, "linear_attention") == 0;
+        if (!windowed && !is_delta && strcmp(type, "full_attention") != 0) {
             const bool clean = !tsr__name_problem(type, strlen(type));
             (void)tsr__json_fail(&r->json, at, "layers of type '%s' are not supported",
                                  clean ? type : "?");
             return TSR_ERR_UNSUPPORTED;
         }
         TSR__TRY(add_layer_fact(r, &r->facts->windows, windowed));
+        if (r->facts->family->delta_keys)
+            TSR__TRY(add_layer_fact(r, &r->facts->delta.which, is_delta));
     }
 }
 
@@ -442,10 +447,37 @@ static tsr_status read_experts(config_reader *r, bool *known)
     return TSR_OK;
 }
 
+static tsr_status read_delta_net(config_reader *r, bool *known)
+{
+    tsr__delta_facts *d = &r->facts->delta;
+    const struct {
+        const char *name;
+        int64_t *value;
+    } integers[] = {
+        {"linear_num_key_heads", &d->key_heads},
+        {"linear_num_value_heads", &d->heads},
+        {"linear_key_head_dim", &d->key_dim},
+        {"linear_value_head_dim", &d->value_dim},
+        {"linear_conv_kernel_dim", &d->taps},
+        {"full_attention_interval", &d->period},
+        {r->facts->family->hf_next_layers, &r->facts->next_layers},
+    };
+    *known = r->facts->family->delta_keys != NULL;
+    for (size_t i = 0; *known && i < sizeof integers / sizeof *integers; i++)
+        if (is_key(r, integers[i].name))
+            return read_integer(r, integers[i].value);
+    if (*known && is_key(r, "attn_output_gate"))
+        return read_bool(r, &r->facts->output_gate);
+    *known = false;
+    return TSR_OK;
+}
+
 static tsr_status read_member(config_reader *r)
 {
     bool known = false;
     TSR__TRY(read_experts(r, &known));
+    if (!known)
+        TSR__TRY(read_delta_net(r, &known));
     if (!known)
         TSR__TRY(read_number(r, &known));
     if (!known)
@@ -583,6 +615,23 @@ static tsr_status read_files(config_reader *r)
     return status;
 }
 
+/* Fine-tuned models often lack the layers that predict further tokens, although their config.json
+ * still has the number; other files have the layers without a number. The tensors decide. */
+static void count_next_layers(const tsr__model_files *files, tsr__facts *facts)
+{
+    char name[64];
+    if (!facts->family->hf_next_layers || !files->list || files->list->params.count == 0)
+        return;
+    facts->next_layers = 0;
+    while (facts->next_layers <= TSR_MODEL_MAX_NEXT_TOKEN_LAYERS) {
+        snprintf(name, sizeof name, "mtp.layers.%d.input_layernorm.weight",
+                 (int)facts->next_layers);
+        if (!tsr__model_files_find(files, name))
+            return;
+        facts->next_layers++;
+    }
+}
+
 tsr_status tsr__facts_read_json(const tsr__model_files *files, tsr__facts *out)
 {
     config_reader *r = tsr__calloc(1, sizeof *r);
@@ -592,6 +641,8 @@ tsr_status tsr__facts_read_json(const tsr__model_files *files, tsr__facts *out)
     r->facts = out;
     out->file = "config.json";
     tsr_status status = read_files(r);
+    if (status == TSR_OK)
+        count_next_layers(files, out);
     if (status == TSR_OK && out->family->multipliers && out->attention_scale == TSR__UNSET)
         out->attention_scale = 1;
     tsr__free(r);

@@ -60,6 +60,16 @@ typedef struct tsr__expert_keys {
     const char *dense_layers; /* a list of layers that have none; with decoder_sparse_step */
 } tsr__expert_keys;
 
+/* How a family's files name and arrange gated delta nets. */
+typedef struct tsr__delta_keys {
+    int period; /* layers period − 1, 2 · period − 1, … have attention, if the files do not say */
+    /* The rows of q, k, v and z, and those of beta and alpha, alternate in Hugging Face files:
+     * first those that belong to the first key head, then those of the second. */
+    bool hf_by_key_heads;
+    /* In GGUF files, head h reads key head h % key_heads. */
+    bool gguf_tiled;
+} tsr__delta_keys;
+
 typedef struct tsr__family {
     const char *name;     /* model_type in config.json */
     const char *hf_class; /* the model's class in Hugging Face Transformers */
@@ -105,6 +115,10 @@ typedef struct tsr__family {
     bool hf_gate_up_alternates; /* Hugging Face files have gate and up of experts in one tensor, in
                                    alternate rows */
     const tsr__expert_keys *expert_keys; /* NULL: no layer has experts */
+    const tsr__delta_keys *delta_keys;   /* NULL: no layer has a delta net */
+    /* The key of config.json for the number of layers that predict further tokens. NULL: there are
+     * none, or they are left out. */
+    const char *hf_next_layers;
     /* What each layer has if the files do not say: biases, norms of q and k, gate and activation,
      * and options of experts. GGUF files do not name the activation. */
     tsr_model_layer layer;
@@ -115,7 +129,7 @@ extern const tsr__family tsr__family_llama, tsr__family_mistral, tsr__family_qwe
     tsr__family_olmo2, tsr__family_olmo3, tsr__family_gemma2, tsr__family_gemma3, tsr__family_phi3,
     tsr__family_ministral3, tsr__family_qwen3_moe, tsr__family_mixtral, tsr__family_gpt_oss,
     tsr__family_qwen2_moe, tsr__family_olmoe, tsr__family_glm4_moe, tsr__family_granitemoe,
-    tsr__family_minimax_m2;
+    tsr__family_minimax_m2, tsr__family_qwen3_next, tsr__family_qwen3_5, tsr__family_qwen3_5_moe;
 
 /* What all descendants of Llama have in common (llama.c). */
 extern const tsr__config_keys tsr__llama_keys;
@@ -143,6 +157,38 @@ extern const tsr__weight_name tsr__llama_outside[], tsr__llama_inside[];
     {                                                                                              \
         "mlp.experts.down", "mlp.experts.*.down_proj", "ffn_down_exps"                             \
     }
+/* Those of one expert that all tokens share, with a gate. */
+#define TSR__SHARED_EXPERT_NAMES                                                                   \
+    {"mlp.shared.gate", "mlp.shared_expert.gate_proj", "ffn_gate_shexp"},                          \
+        {"mlp.shared.up", "mlp.shared_expert.up_proj", "ffn_up_shexp"},                            \
+        {"mlp.shared.down", "mlp.shared_expert.down_proj", "ffn_down_shexp"},                      \
+    {                                                                                              \
+        "mlp.shared.router", "mlp.shared_expert_gate", "ffn_gate_inp_shexp"                        \
+    }
+/* What Qwen3-Next and Qwen 3.5 have in common, without the projections of delta nets
+ * (qwen3_next.c), and these projections in Qwen 3.5 (qwen3_5.c). */
+#define TSR__QWEN3_NEXT_ATTENTION_NAMES                                                            \
+    TSR__LLAMA_ATTENTION_NAMES, {"attention.gate", "self_attn.q_proj", "attn_q"},                  \
+        {"delta_net.q_conv", "linear_attn.conv1d", "ssm_conv1d"},                                  \
+        {"delta_net.k_conv", "linear_attn.conv1d", "ssm_conv1d"},                                  \
+        {"delta_net.v_conv", "linear_attn.conv1d", "ssm_conv1d"},                                  \
+        {"delta_net.a_log", "linear_attn.A_log", "ssm_a"},                                         \
+        {"delta_net.dt_bias", "linear_attn.dt_bias", "ssm_dt.bias"},                               \
+        {"delta_net.norm", "linear_attn.norm", "ssm_norm"},                                        \
+        {"delta_net.o", "linear_attn.out_proj", "ssm_out"},                                        \
+    {                                                                                              \
+        "norm2", "post_attention_layernorm", "post_attention_norm"                                 \
+    }
+#define TSR__QWEN3_5_DELTA_NAMES                                                                   \
+    {"delta_net.q", "linear_attn.in_proj_qkv", "attn_qkv"},                                        \
+        {"delta_net.k", "linear_attn.in_proj_qkv", "attn_qkv"},                                    \
+        {"delta_net.v", "linear_attn.in_proj_qkv", "attn_qkv"},                                    \
+        {"delta_net.z", "linear_attn.in_proj_z", "attn_gate"},                                     \
+        {"delta_net.beta", "linear_attn.in_proj_b", "ssm_beta"},                                   \
+    {                                                                                              \
+        "delta_net.alpha", "linear_attn.in_proj_a", "ssm_alpha"                                    \
+    }
+extern const tsr__delta_keys tsr__qwen3_5_delta_keys;
 #define TSR__MIXTRAL_EXPERT_NAMES                                                                  \
     {"mlp.router", "block_sparse_moe.gate", "ffn_gate_inp"},                                       \
         {"mlp.experts.gate", "block_sparse_moe.experts.*.w1", "ffn_gate_exps"},                    \
@@ -169,7 +215,7 @@ extern const tsr__weight_name tsr__gemma_inside[], tsr__olmo2_inside[];
 const tsr__family *tsr__family_by_name(const char *name);
 /* Returns the family whose `gguf` this is, or NULL. */
 const tsr__family *tsr__family_by_gguf(const char *name, bool has_window, bool has_experts);
-#define TSR__FAMILY_NAMES 320
+#define TSR__FAMILY_NAMES 384
 /* Writes the names of all families, separated by commas, to `text` and returns it. */
 char *tsr__family_names(size_t size, char *text);
 

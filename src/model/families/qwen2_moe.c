@@ -11,15 +11,9 @@ static const tsr__expert_keys keys = {.count = "num_experts",
 static const tsr_model_experts experts = {.shared_gate = true};
 
 static const tsr__weight_name inside[] = {
-    TSR__LLAMA_ATTENTION_NAMES,
-    {"norm2", "post_attention_layernorm", "ffn_norm"},
-    TSR__LLAMA_MLP_NAMES,
-    TSR__EXPERT_NAMES,
-    {"mlp.shared.gate", "mlp.shared_expert.gate_proj", "ffn_gate_shexp"},
-    {"mlp.shared.up", "mlp.shared_expert.up_proj", "ffn_up_shexp"},
-    {"mlp.shared.down", "mlp.shared_expert.down_proj", "ffn_down_shexp"},
-    {"mlp.shared.router", "mlp.shared_expert_gate", "ffn_gate_inp_shexp"},
-    {NULL, NULL, NULL},
+    TSR__LLAMA_ATTENTION_NAMES, {"norm2", "post_attention_layernorm", "ffn_norm"},
+    TSR__LLAMA_MLP_NAMES,       TSR__EXPERT_NAMES,
+    TSR__SHARED_EXPERT_NAMES,   {NULL, NULL, NULL},
 };
 
 const tsr__family tsr__family_qwen2_moe = {

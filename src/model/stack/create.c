@@ -55,6 +55,9 @@ static tsr_status create_block(tsr_stack *s, const tsr__stack_options *o, uint64
     const tsr_model_config *c = s->config;
     const int kind = c->layer_kinds[s->first_layer + index];
     const tsr_model_layer *layer = c->kinds[kind];
+    if (layer->delta_net || layer->output_gate)
+        return tsr__fail(TSR_ERR_UNSUPPORTED, "models of architecture %s cannot be computed yet",
+                         c->architecture);
     const tsr__kind_division division = o->divisions ? o->divisions[kind] : (tsr__kind_division){0};
     tsr_partition_params heads = o->partition, hidden = o->partition, shared = o->partition;
     heads.align = division.heads;

@@ -29,6 +29,12 @@ typedef enum size_name {
     EXPERTS,
     EXPERT_HIDDEN,
     SHARED_HIDDEN,
+    DELTA_KEYS, /* of delta nets: key_heads · key_dim, heads · value_dim, … */
+    DELTA_VALUES,
+    DELTA_HEADS,
+    DELTA_VALUE,
+    TAPS,
+    TWO_WIDTHS,
     ONE
 } size_name;
 
@@ -39,11 +45,17 @@ typedef enum condition {
     BEFORE_BIAS,
     AFTER,
     AFTER_BIAS,
+    ATTENTION,
     QKV_BIAS,
+    GATE, /* of the output of attention */
+    GATE_BIAS,
     OUTPUT_BIAS,
     SINKS,
     QK_NORM,
-    DENSE, /* the MLP of layers without experts, its gate and biases */
+    DELTA,     /* layers with a delta net */
+    DELTA_F32, /* what a delta net needs in f32 */
+    NEXT,      /* the first layer that predicts further tokens */
+    DENSE,     /* the MLP of layers without experts, its gate and biases */
     MLP_BIAS,
     GATED,
     GATED_BIAS,
@@ -72,19 +84,37 @@ static const parameter outside[] = {
     {"head.weight", VOCABULARY, WIDTH, OWN_HEAD},
 };
 static const parameter inside[] = {
+    {"next.embedding_norm.weight", WIDTH, NO_SIZE, NEXT},
+    {"next.hidden_norm.weight", WIDTH, NO_SIZE, NEXT},
+    {"next.join.weight", WIDTH, TWO_WIDTHS, NEXT},
     {"norm1.weight", WIDTH, NO_SIZE, BEFORE},
     {"norm1.bias", WIDTH, NO_SIZE, BEFORE_BIAS},
-    {"attention.q.weight", QUERIES, WIDTH, ALWAYS},
+    {"attention.q.weight", QUERIES, WIDTH, ATTENTION},
     {"attention.q.bias", QUERIES, NO_SIZE, QKV_BIAS},
-    {"attention.k.weight", KEYS, WIDTH, ALWAYS},
+    {"attention.k.weight", KEYS, WIDTH, ATTENTION},
     {"attention.k.bias", KEYS, NO_SIZE, QKV_BIAS},
-    {"attention.v.weight", KEYS, WIDTH, ALWAYS},
+    {"attention.v.weight", KEYS, WIDTH, ATTENTION},
     {"attention.v.bias", KEYS, NO_SIZE, QKV_BIAS},
+    {"attention.gate.weight", QUERIES, WIDTH, GATE},
+    {"attention.gate.bias", QUERIES, NO_SIZE, GATE_BIAS},
     {"attention.q_norm.weight", Q_NORM, NO_SIZE, QK_NORM},
     {"attention.k_norm.weight", K_NORM, NO_SIZE, QK_NORM},
-    {"attention.o.weight", WIDTH, QUERIES, ALWAYS},
+    {"attention.o.weight", WIDTH, QUERIES, ATTENTION},
     {"attention.o.bias", WIDTH, NO_SIZE, OUTPUT_BIAS},
     {"attention.sinks", HEADS, NO_SIZE, SINKS},
+    {"delta_net.q.weight", DELTA_KEYS, WIDTH, DELTA},
+    {"delta_net.k.weight", DELTA_KEYS, WIDTH, DELTA},
+    {"delta_net.v.weight", DELTA_VALUES, WIDTH, DELTA},
+    {"delta_net.z.weight", DELTA_VALUES, WIDTH, DELTA},
+    {"delta_net.beta.weight", DELTA_HEADS, WIDTH, DELTA},
+    {"delta_net.alpha.weight", DELTA_HEADS, WIDTH, DELTA},
+    {"delta_net.q_conv.weight", DELTA_KEYS, TAPS, DELTA_F32},
+    {"delta_net.k_conv.weight", DELTA_KEYS, TAPS, DELTA_F32},
+    {"delta_net.v_conv.weight", DELTA_VALUES, TAPS, DELTA_F32},
+    {"delta_net.a_log", DELTA_HEADS, NO_SIZE, DELTA_F32},
+    {"delta_net.dt_bias", DELTA_HEADS, NO_SIZE, DELTA_F32},
+    {"delta_net.norm.weight", DELTA_VALUE, NO_SIZE, DELTA_F32},
+    {"delta_net.o.weight", WIDTH, DELTA_VALUES, DELTA},
     {"post_norm1.weight", WIDTH, NO_SIZE, AFTER},
     {"post_norm1.bias", WIDTH, NO_SIZE, AFTER_BIAS},
     {"norm2.weight", WIDTH, NO_SIZE, BEFORE},
@@ -110,6 +140,7 @@ static const parameter inside[] = {
     {"mlp.shared.router.weight", ONE, WIDTH, SHARED_GATE},
     {"post_norm2.weight", WIDTH, NO_SIZE, AFTER},
     {"post_norm2.bias", WIDTH, NO_SIZE, AFTER_BIAS},
+    {"next.norm.weight", WIDTH, NO_SIZE, NEXT},
 };
 #define OUTSIDE (sizeof outside / sizeof *outside)
 #define INSIDE (sizeof inside / sizeof *inside)
@@ -142,6 +173,18 @@ static int64_t size_of(const tsr_model_config *config, const tsr_model_layer *la
         return layer->experts->hidden;
     case SHARED_HIDDEN:
         return layer->experts->shared_hidden;
+    case DELTA_KEYS:
+        return layer->delta_net->key_heads * layer->delta_net->key_dim;
+    case DELTA_VALUES:
+        return layer->delta_net->heads * layer->delta_net->value_dim;
+    case DELTA_HEADS:
+        return layer->delta_net->heads;
+    case DELTA_VALUE:
+        return layer->delta_net->value_dim;
+    case TAPS:
+        return layer->delta_net->taps;
+    case TWO_WIDTHS:
+        return 2 * config->width;
     case ONE:
     case NO_SIZE:
         break;
@@ -149,8 +192,9 @@ static int64_t size_of(const tsr_model_config *config, const tsr_model_layer *la
     return 1;
 }
 
-static bool exists(const tsr_model_config *config, const tsr_model_layer *layer, condition only_if)
+static bool exists(const tsr_model_config *config, int number, condition only_if)
 {
+    const tsr_model_layer *layer = tsr__config_layer(config, number);
     const tsr_model_experts *experts = layer ? layer->experts : NULL;
     switch (only_if) {
     case NORM_BIAS:
@@ -163,8 +207,19 @@ static bool exists(const tsr_model_config *config, const tsr_model_layer *layer,
         return layer->norms != TSR_BLOCK_NORMS_BEFORE;
     case AFTER_BIAS:
         return layer->norms != TSR_BLOCK_NORMS_BEFORE && config->norm_bias;
+    case ATTENTION:
+        return !layer->delta_net;
     case QKV_BIAS:
         return layer->qkv_bias;
+    case GATE:
+        return layer->output_gate;
+    case GATE_BIAS:
+        return layer->output_gate && layer->qkv_bias;
+    case DELTA:
+    case DELTA_F32:
+        return layer->delta_net != NULL;
+    case NEXT:
+        return config->next_token_layers > 0 && number == config->layers;
     case OUTPUT_BIAS:
         return layer->output_bias;
     case SINKS:
@@ -209,7 +264,8 @@ static bool is_of_experts(const parameter *p)
 
 static bool is_f32(const parameter *p)
 {
-    return strstr(p->ours, "norm") || strstr(p->ours, "router") || p->only_if == SINKS;
+    return strstr(p->ours, "norm") || strstr(p->ours, "router") || p->only_if == SINKS ||
+           p->only_if == DELTA_F32;
 }
 
 bool tsr__weights_parameter(const tsr_model_config *config, int number, int index,
@@ -219,7 +275,7 @@ bool tsr__weights_parameter(const tsr_model_config *config, int number, int inde
     const parameter *table = layer ? inside : outside;
     const size_t count = layer ? INSIDE : OUTSIDE;
     for (size_t i = 0; i < count; i++)
-        if (exists(config, layer, table[i].only_if) && index-- == 0) {
+        if (exists(config, number, table[i].only_if) && index-- == 0) {
             *out = (tsr__parameter){.ours = table[i].ours,
                                     .ndim = table[i].columns == NO_SIZE ? 1 : 2,
                                     .rows = size_of(config, layer, table[i].rows),
@@ -239,9 +295,9 @@ uint64_t tsr_model_config_parameters(const tsr_model_config *given, int layer)
     if (!given || tsr__config_copy(given, &config) != TSR_OK)
         return 0;
     const int layers = config->public.layers, first = layer < 0 ? -1 : layer,
-              end = layer >= layers ? first
-                    : layer < 0     ? layers
-                                    : layer + 1;
+              end = layer < 0                                           ? layers
+                    : layer < layers + config->public.next_token_layers ? layer + 1
+                                                                        : first;
     for (int i = first; i < end; i++)
         for (int j = 0; tsr__weights_parameter(&config->public, i, j, &p); j++)
             sum +=
