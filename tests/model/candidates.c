@@ -73,6 +73,9 @@ CASE(candidates_same, "candidates: the same tokens as from all logits")
                                   tsr_sampling_params(.temperature = 2, .top_k = 5, .top_p = 0.7,
                                                       .min_p = 0.05, .seed = 3),
                               *any = tsr_sampling_params(.temperature = 1, .seed = 3),
+                              *top_p = tsr_sampling_params(.temperature = 2, .top_p = 0.8),
+                              *min_p =
+                                  tsr_sampling_params(.temperature = 2, .min_p = 0.1, .seed = 7),
                               *penalty = tsr_sampling_params(.repetition_penalty = 1.5),
                               *many = tsr_sampling_params(.temperature = 3, .top_k = 38, .seed = 1);
     made_init(&made, &made_families[0], SEED);
@@ -81,7 +84,8 @@ CASE(candidates_same, "candidates: the same tokens as from all logits")
     compare("top_k", (const tsr_sampling_params *[]){few, nucleus, NULL}, ALL_PASSES);
     compare("top_k beyond a rank's part", (const tsr_sampling_params *[]){many, few, many},
             ALL_PASSES);
-    compare("all", (const tsr_sampling_params *[]){any, NULL, any}, 1); /* the greedy prompt */
+    compare("temperature, top_p, min_p", (const tsr_sampling_params *[]){any, top_p, min_p},
+            ALL_PASSES);
     compare("penalty", (const tsr_sampling_params *[]){penalty, penalty, penalty}, 0);
     tsr_model_close(&model);
     made_finish(&made);

@@ -2,6 +2,7 @@
 #include <math.h>
 
 #include "model/generate/generator.h"
+#include "model/generate/split_draw.h"
 #include "support/golden_tensor.h"
 #include "tessera/rng.h"
 
@@ -214,6 +215,157 @@ START_TEST(draws_have_the_probabilities)
 }
 END_TEST
 
+/* Several ranks ------------------------------------------------------------------------------- */
+
+enum { SPLIT_MOST_RANKS = 5, SPLIT_VOCABULARY = 1200 };
+
+typedef struct split_case {
+    int ranks;
+    int64_t parts[SPLIT_MOST_RANKS];
+    float logits[SPLIT_VOCABULARY];
+    tsr__candidate candidates[SPLIT_MOST_RANKS * TSR__SPLIT_MOST];
+    uint64_t sums[SPLIT_MOST_RANKS];
+} split_case;
+
+static int by_logit(const void *a, const void *b)
+{
+    const tsr__candidate *first = a, *second = b;
+    if (first->logit != second->logit)
+        return first->logit > second->logit ? -1 : 1;
+    return (first->token > second->token) - (first->token < second->token);
+}
+
+/* Divides the vocabulary, and finds each rank's largest logits. */
+static void split_divide(split_case *c, int64_t most)
+{
+    int64_t first = 0;
+    for (int r = 0; r < c->ranks; r++) {
+        tsr__candidate all[SPLIT_VOCABULARY];
+        c->parts[r] =
+            r + 1 < c->ranks ? SPLIT_VOCABULARY / c->ranks - 7 * r : SPLIT_VOCABULARY - first;
+        for (int64_t i = 0; i < c->parts[r]; i++)
+            all[i] = (tsr__candidate){c->logits[first + i], (int32_t)(first + i)};
+        qsort(all, (size_t)c->parts[r], sizeof *all, by_logit);
+        memcpy(c->candidates + r * most, all, (size_t)most * sizeof *all);
+        first += c->parts[r];
+    }
+}
+
+/* Draws as the ranks do. Returns -1 if all logits are needed. */
+static int32_t split_draw(split_case *c, const tsr_sampling_params *params, uint64_t number)
+{
+    tsr__split_row row = {.params = params, .ranks = c->ranks, .parts = c->parts};
+    int64_t first = 0;
+    int32_t token = -1;
+    row.kind = tsr__split_kind_of(params, &row.most);
+    if (row.kind == TSR__SPLIT_GATHER)
+        return -1;
+    ck_assert_ok(tsr__sampling_choice(params, number, 3, &row.words));
+    split_divide(c, row.most);
+    row.candidates = c->candidates;
+    row.stride = row.most;
+    if (!tsr__split_suffices(&row))
+        return -1;
+    for (int r = 0; r < c->ranks; first += c->parts[r++])
+        c->sums[r] = tsr__split_sum(&row, c->parts[r], c->logits + first);
+    row.sums = c->sums;
+    row.sums_stride = 1;
+    if (row.kind != TSR__SPLIT_SUMS) {
+        ck_assert_ok(tsr__split_choose(&row, &token));
+        return token;
+    }
+    int rank;
+    uint64_t place;
+    tsr__split_find_rank(&row, &rank, &place);
+    first = 0;
+    for (int r = 0; r < rank; r++)
+        first += c->parts[r];
+    return (int32_t)first + tsr__split_find_token(&row, c->parts[rank], c->logits + first, place);
+}
+
+/* Logits of which some are far above the others; with few different values, so that many are equal,
+ * if `steps` is not 0. */
+static void split_logits(split_case *c, uint64_t seed, float spread, float steps)
+{
+    tsr_rng random;
+    ck_assert_ok(tsr_rng_init(TSR_RNG_PHILOX, 77, seed, &random));
+    for (int i = 0; i < SPLIT_VOCABULARY; i++) {
+        const float uniform = (float)tsr_rng_next_double(&random);
+        const float logit = spread * uniform * uniform * uniform * uniform;
+        c->logits[i] = steps > 0 ? floorf(logit * steps) / steps : logit;
+        if (i % 97 == 0)
+            c->logits[i] = -INFINITY;
+    }
+}
+
+START_TEST(ranks_draw_the_tokens_of_one)
+{
+    static const struct {
+        tsr_sampling_params params;
+        float spread, steps;
+        int least; /* how many of 1000 draws need not all logits, at least */
+        int most;
+    } cases[] = {
+        {{.temperature = 0}, 30, 0, 1000, 1000},
+        {{.temperature = 0}, 9, 0.5f, 1000, 1000},
+        {{.temperature = 1}, 9, 0, 1000, 1000},
+        {{.temperature = 1.5, .min_p = 0.05}, 9, 2, 1000, 1000},
+        {{.temperature = 1, .top_p = 0.9}, 30, 0, 900, 1000},
+        {{.temperature = 1, .top_p = 0.9}, 6, 0, 0, 700}, /* many tokens are likely */
+        {{.temperature = 0.8, .top_p = 0.8, .min_p = 0.02}, 25, 4, 500, 1000},
+        {{.temperature = 1, .top_k = 40}, 12, 0, 1000, 1000},
+        {{.temperature = 1, .top_k = 40}, 12, 0.25f, 0, 800}, /* many are equal to the last one */
+        {{.temperature = 2, .top_k = 20, .top_p = 0.7, .min_p = 0.01}, 20, 0, 1000, 1000},
+    };
+    static split_case c;
+    int draws = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tsr_sampling_params params = cases[i].params;
+        int without = 0;
+        params.struct_size = sizeof params;
+        params.seed = 5 + i;
+        for (uint64_t n = 0; n < 1000; n++, draws++) {
+            int32_t want = -1;
+            c.ranks = 2 + (int)(n % (SPLIT_MOST_RANKS - 1));
+            if (n % 20 == 0)
+                split_logits(&c, 1000 * i + n, cases[i].spread, cases[i].steps);
+            const int32_t got = split_draw(&c, &params, n);
+            ck_assert_ok(
+                tsr_sampling_draw(&params, n, 3, SPLIT_VOCABULARY, c.logits, 0, NULL, &want));
+            ck_assert_msg(got == want || got == -1, "case %d, draw %d: token %d, not %d", (int)i,
+                          (int)n, got, want);
+            without += got >= 0;
+        }
+        ck_assert_msg(without >= cases[i].least && without <= cases[i].most,
+                      "case %d: %d draws without all logits", (int)i, without);
+    }
+    ck_assert_int_eq(draws, 10000);
+}
+END_TEST
+
+START_TEST(ranks_gather_what_they_cannot_draw)
+{
+    static split_case c;
+    int64_t most;
+    c.ranks = 3;
+    split_logits(&c, 1, 9, 0);
+    const tsr_sampling_params *plain = tsr_sampling_params(.temperature = 1);
+    ck_assert_int_ge(split_draw(&c, plain, 0), 0);
+    ck_assert_int_eq(tsr__split_kind_of(tsr_sampling_params(.repetition_penalty = 1.1), &most),
+                     TSR__SPLIT_GATHER);
+    ck_assert_int_eq(tsr__split_kind_of(tsr_sampling_params(.presence_penalty = 0.5), &most),
+                     TSR__SPLIT_GATHER);
+    ck_assert_int_eq(tsr__split_kind_of(tsr_sampling_params(.temperature = 1, .top_k = 65), &most),
+                     TSR__SPLIT_GATHER);
+    c.logits[SPLIT_VOCABULARY - 1] = INFINITY;
+    ck_assert_int_eq(split_draw(&c, plain, 0), -1);
+    for (int i = 0; i < SPLIT_VOCABULARY; i++)
+        c.logits[i] = -INFINITY;
+    ck_assert_int_eq(split_draw(&c, plain, 0), -1);
+    ck_assert_int_eq(split_draw(&c, tsr_sampling_params(.temperature = 0), 0), -1);
+}
+END_TEST
+
 /* Errors --------------------------------------------------------------------------------------- */
 
 START_TEST(wrong_params_are_named)
@@ -285,6 +437,8 @@ TESTS(sampling)
     tcase_add_test(tests, logits_are_adjusted);
     tcase_add_test(tests, draws_are_numbers_of_philox);
     tcase_add_test(tests, draws_have_the_probabilities);
+    tcase_add_test(tests, ranks_draw_the_tokens_of_one);
+    tcase_add_test(tests, ranks_gather_what_they_cannot_draw);
     tcase_add_test(tests, wrong_params_are_named);
     tcase_add_test(tests, wrong_logits_are_named);
 }

@@ -1,37 +1,47 @@
-/* Logits from several ranks, of the tokens that can be chosen only. Each rank has the logits of a
- * part of the vocabulary. If all sequences of a pass are greedy or have a small top_k, and none has
- * a penalty, a bias or log-probabilities, the ranks exchange their largest logits and not all of
- * them.
+/* Tokens chosen by several ranks. Each rank has the logits of a part of the vocabulary. Where a
+ * token can be drawn without all logits (split_draw.h), the ranks exchange their largest logits,
+ * and all of them choose the same token. With a temperature alone, or with min_p, they also
+ * exchange sums of weights, and the rank that has the token tells the others.
  *
- * This is exact. Let L be the k-th largest logit of the whole vocabulary. top_k keeps the tokens
- * with L or more. Each rank sends its k + 1 largest logits. If the last of them is below L, all of
- * this rank's tokens with L or more are among those before it. Otherwise, tokens that are equal to
- * L may be missing, and all logits are gathered. For a greedy choice, a rank's first candidate is
- * enough: tsr_topk puts equal elements in the order of their indices. */
+ * The first exchange also says which ranks have been interrupted. If all ranks know all tokens of a
+ * step, and it has one stage, it needs no other exchange.
+ *
+ * With drafts, tokens are chosen in later steps. Then the logits that can be chosen are written
+ * where others are −inf. */
 #include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
 #include "model/generate/generator.h"
+#include "model/generate/split_draw.h"
 #include "model/model.h"
 
-#define MOST_TOP_K 64
-#define MOST (MOST_TOP_K + 1)
-
-/* What a rank sends of a row. Missing candidates have the logit −inf. */
-typedef struct candidate {
-    float logit;
-    int32_t token;
-} candidate;
+#define MOST TSR__SPLIT_MOST
 
 struct tsr__candidates {
     /* [rows, MOST], where a sequence has a row, and one for each draft, in memory that the host
      * reads: this rank's largest logits, and their indices in its part of the vocabulary */
     tsr_tensor *values, *indices;
-    candidate *own; /* [rows, MOST] */
-    candidate *all; /* [ranks, rows, MOST] */
+    tsr_tensor *logits;  /* f32 [rows, this rank's tokens], for sums; NULL: none was needed yet */
+    tsr__candidate *own; /* [1 + rows * MOST]: the first says whether this rank is interrupted */
+    tsr__candidate *all; /* [ranks, 1 + rows * MOST] */
+    uint64_t *own_sums;  /* [rows] */
+    uint64_t *sums;      /* [ranks, rows] */
+    bool *known;         /* [sequences]: all ranks have chosen the sequence's next token */
+    bool interrupted;    /* a rank was, in an exchange of this step */
 };
+
+/* A pass for whose rows tokens are chosen. */
+typedef struct pass {
+    tsr_generator *g;
+    const tsr_tensor *own; /* [rows, count]: this rank's logits, f32 */
+    int rows;
+    const int *numbers; /* [rows] */
+    int64_t most;       /* candidates of each rank and row */
+    bool sums;          /* a row needs sums */
+    int64_t first;      /* the first of this rank's tokens */
+} pass;
 
 void tsr__candidates_destroy(tsr__candidates **candidates)
 {
@@ -40,30 +50,42 @@ void tsr__candidates_destroy(tsr__candidates **candidates)
         return;
     tsr_tensor_destroy(&c->values);
     tsr_tensor_destroy(&c->indices);
+    tsr_tensor_destroy(&c->logits);
     tsr__free(c->own);
     tsr__free(c->all);
+    tsr__free(c->own_sums);
+    tsr__free(c->sums);
+    tsr__free(c->known);
     tsr__free(c);
     *candidates = NULL;
+}
+
+static tsr_status create_memory(const tsr_generator *g, tsr__candidates *c)
+{
+    const int64_t drafts = g->params.draft != TSR_DRAFT_NONE ? g->params.draft_tokens : 0;
+    const int64_t shape[2] = {g->params.sequences * (1 + drafts), MOST};
+    const size_t rows = (size_t)shape[0], ranks = (size_t)tsr_group_size(g->model->group);
+    c->own = tsr__calloc(1 + rows * MOST, sizeof *c->own);
+    c->all = tsr__calloc(ranks * (1 + rows * MOST), sizeof *c->all);
+    c->own_sums = tsr__calloc(rows, sizeof *c->own_sums);
+    c->sums = tsr__calloc(ranks * rows, sizeof *c->sums);
+    c->known = tsr__calloc((size_t)g->params.sequences, sizeof *c->known);
+    if (!c->own || !c->all || !c->own_sums || !c->sums || !c->known)
+        return TSR_ERR_NO_MEMORY;
+    TSR__TRY(tsr_tensor_create_host(g->model->device, TSR_F32, 2, shape, &c->values));
+    return tsr_tensor_create_host(g->model->device, TSR_I32, 2, shape, &c->indices);
 }
 
 tsr_status tsr__candidates_create(const tsr_generator *g, tsr__candidates **out)
 {
     const tsr_model *m = g->model;
-    const int64_t drafts = g->params.draft != TSR_DRAFT_NONE ? g->params.draft_tokens : 0;
-    const int64_t shape[2] = {g->params.sequences * (1 + drafts), MOST};
     if (!m->is_last || tsr_group_size(m->group) == 1 || g->params.log_probabilities ||
         g->params.logits_positions > 0)
         return TSR_OK;
     tsr__candidates *c = tsr__calloc(1, sizeof *c);
     if (!c)
         return TSR_ERR_NO_MEMORY;
-    c->own = tsr__calloc((size_t)shape[0], MOST * sizeof *c->own);
-    c->all = tsr__calloc((size_t)(shape[0] * tsr_group_size(m->group)), MOST * sizeof *c->all);
-    tsr_status status = c->own && c->all ? TSR_OK : TSR_ERR_NO_MEMORY;
-    if (status == TSR_OK)
-        status = tsr_tensor_create_host(m->device, TSR_F32, 2, shape, &c->values);
-    if (status == TSR_OK)
-        status = tsr_tensor_create_host(m->device, TSR_I32, 2, shape, &c->indices);
+    const tsr_status status = create_memory(g, c);
     if (status != TSR_OK) {
         tsr__candidates_destroy(&c);
         return status;
@@ -72,126 +94,252 @@ tsr_status tsr__candidates_create(const tsr_generator *g, tsr__candidates **out)
     return TSR_OK;
 }
 
-/* How many of the most likely tokens a draw may choose from; 0: any. */
-static int64_t choosable(const tsr_sampling_params *p)
-{
-    if ((p->repetition_penalty != 0 && p->repetition_penalty != 1) || tsr__sampling_adjusts(p))
-        return 0;
-    if (p->temperature == 0)
-        return 1;
-    return p->top_k <= MOST_TOP_K ? p->top_k : 0;
-}
-
-/* Returns how many candidates each rank sends for every row; 0: all logits are needed. */
-static int64_t candidates_for(const tsr_generator *g, int rows, const int *numbers)
-{
-    int64_t most = 0;
-    for (int i = 0; g->candidates && i < rows; i++) {
-        const tsr_sampling_params *p = &g->sequences[numbers[i]].sampling;
-        const int64_t k = tsr__generator_wants_probability(g, numbers[i]) ? 0 : choosable(p),
-                      needed = p->temperature == 0 ? 1 : k + 1;
-        if (k == 0 || g->sequences[numbers[i]].grammar)
-            return 0; /* a grammar may allow none of the most likely tokens */
-        most = needed > most ? needed : most;
-    }
-    return most;
-}
-
-/* Finds this rank's largest logits of each row. own_logits is [rows, count], f32. */
-static tsr_status find_own(const tsr_generator *g, const tsr_tensor *own_logits, int rows,
-                           int64_t most)
+void tsr__candidates_begin_step(tsr_generator *g)
 {
     tsr__candidates *c = g->candidates;
-    tsr_stack_info info = TSR_INIT(tsr_stack_info);
-    TSR__TRY(tsr_stack_get_info(g->model->stack, &info));
-    const int64_t found = most < info.logits ? most : info.logits;
-    tsr_tensor *values = NULL, *indices = NULL, *some = NULL, *places = NULL;
-    tsr_status status = tsr_tensor_slice(c->values, 0, 0, rows, 1, &some);
+    if (!c)
+        return;
+    memset(c->known, 0, (size_t)g->count * sizeof *c->known);
+    c->interrupted = false;
+}
+
+bool tsr__candidates_agree(const tsr_generator *g, int count, const int *numbers, bool *interrupted)
+{
+    const tsr__candidates *c = g->candidates;
+    /* Other stages have not taken part, and drafts need their length to be agreed. */
+    if (!c || g->model->stage_count > 1 || g->drafts)
+        return false;
+    for (int i = 0; i < count; i++)
+        if (!c->known[numbers[i]])
+            return false;
+    *interrupted = c->interrupted;
+    return true;
+}
+
+/* What ranks exchange ------------------------------------------------------------------------ */
+
+static tsr__split_kind kind_of(const tsr_generator *g, int number, int64_t *most)
+{
+    const tsr__sequence *s = &g->sequences[number];
+    /* A grammar may allow none of the most likely tokens. */
+    return s->grammar || tsr__generator_wants_probability(g, number)
+               ? TSR__SPLIT_GATHER
+               : tsr__split_kind_of(&s->sampling, most);
+}
+
+/* Sets p->most and p->sums. Returns false if all logits must be gathered. */
+static bool suits(pass *p)
+{
+    const tsr_generator *g = p->g;
+    for (int i = 0; i < p->rows; i++) {
+        int64_t most = 1;
+        const tsr__split_kind kind = kind_of(g, p->numbers[i], &most);
+        if (kind == TSR__SPLIT_GATHER || (kind != TSR__SPLIT_CANDIDATES && g->drafts))
+            return false;
+        p->most = most > p->most ? most : p->most;
+        p->sums = p->sums || kind != TSR__SPLIT_CANDIDATES;
+    }
+    return true;
+}
+
+/* Describes row `i` after the exchange of candidates. */
+static tsr_status describe(const pass *p, int i, bool with_sums, tsr__split_row *out)
+{
+    const tsr_generator *g = p->g;
+    const tsr__candidates *c = g->candidates;
+    const tsr__sequence *s = &g->sequences[p->numbers[i]];
+    int64_t most;
+    *out = (tsr__split_row){
+        .kind = tsr__split_kind_of(&s->sampling, &most),
+        .params = &s->sampling,
+        .ranks = tsr_group_size(g->model->group),
+        .parts = g->model->stack->vocabulary,
+        .most = p->most,
+        .candidates = c->all + 1 + i * p->most,
+        .stride = 1 + p->rows * p->most,
+        .sums = with_sums ? c->sums + i : NULL,
+        .sums_stride = p->rows,
+    };
+    return tsr__sampling_choice(&s->sampling, s->number, s->length, &out->words);
+}
+
+/* Returns a view of the first columns of a tensor's first rows. */
+static tsr_status view_of(const tsr_tensor *tensor, int rows, int64_t columns, tsr_tensor **out)
+{
+    tsr_tensor *some = NULL;
+    TSR__TRY(tsr_tensor_slice(tensor, 0, 0, rows, 1, &some));
+    const tsr_status status = tsr_tensor_slice(some, 1, 0, columns, 1, out);
+    tsr_tensor_destroy(&some);
+    return status;
+}
+
+/* Records the copy of this rank's logits to memory that the host reads. */
+static tsr_status copy_logits(const pass *p)
+{
+    tsr__candidates *c = p->g->candidates;
+    const tsr_model *m = p->g->model;
+    const int64_t count = tsr_tensor_layout(p->own)->shape[1];
+    tsr_tensor *copy = NULL;
+    if (!c->logits)
+        TSR__TRY(tsr_tensor_create_host(m->device, TSR_F32, 2,
+                                        (int64_t[]){p->g->params.sequences, count}, &c->logits));
+    TSR__TRY(view_of(c->logits, p->rows, count, &copy));
+    const tsr_status status = tsr_copy(m->stream, copy, p->own);
+    tsr_tensor_destroy(&copy);
+    return status;
+}
+
+/* Finds this rank's largest logits of each row. Waits for the device once. */
+static tsr_status find_own(const pass *p)
+{
+    tsr__candidates *c = p->g->candidates;
+    tsr_stream *stream = p->g->model->stream;
+    const int64_t count = tsr_tensor_layout(p->own)->shape[1],
+                  found = p->most < count ? p->most : count;
+    tsr_tensor *values = NULL, *indices = NULL;
+    tsr_status status = view_of(c->values, p->rows, found, &values);
     if (status == TSR_OK)
-        status = tsr_tensor_slice(some, 1, 0, found, 1, &values);
+        status = view_of(c->indices, p->rows, found, &indices);
     if (status == TSR_OK)
-        status = tsr_tensor_slice(c->indices, 0, 0, rows, 1, &places);
+        status = tsr_topk(stream, values, indices, p->own, 1);
+    if (status == TSR_OK && p->sums)
+        status = copy_logits(p);
     if (status == TSR_OK)
-        status = tsr_tensor_slice(places, 1, 0, found, 1, &indices);
-    if (status == TSR_OK)
-        status = tsr_topk(g->model->stream, values, indices, own_logits, 1);
-    if (status == TSR_OK)
-        status = tsr_stream_wait(g->model->stream);
+        status = tsr_stream_wait(stream);
     void *logits = NULL, *tokens = NULL;
     if (status == TSR_OK)
         status = tsr_tensor_map(c->values, &logits);
     if (status == TSR_OK)
         status = tsr_tensor_map(c->indices, &tokens);
-    for (int64_t i = 0; status == TSR_OK && i < rows * most; i++) {
-        const int64_t at = i / most * MOST + i % most;
-        const bool there = i % most < found;
-        c->own[i] =
-            (candidate){there ? ((const float *)logits)[at] : -INFINITY,
-                        there ? ((const int32_t *)tokens)[at] + (int32_t)info.first_logit : 0};
+    for (int64_t i = 0; status == TSR_OK && i < p->rows * p->most; i++) {
+        const int64_t at = i / p->most * MOST + i % p->most;
+        const bool exists = i % p->most < found;
+        c->own[1 + i] =
+            (tsr__candidate){exists ? ((const float *)logits)[at] : -INFINITY,
+                             exists ? ((const int32_t *)tokens)[at] + (int32_t)p->first : 0};
     }
     tsr_tensor_destroy(&values);
     tsr_tensor_destroy(&indices);
-    tsr_tensor_destroy(&some);
-    tsr_tensor_destroy(&places);
     return status;
 }
 
-/* Returns the k-th largest of the candidates of a row. */
-static float kth_largest(const candidate *row, int ranks, int64_t stride, int64_t most, int64_t k)
+/* Exchanges candidates, and which ranks are interrupted. *out is false if all logits are needed, on
+ * all ranks alike. */
+static tsr_status exchange(const pass *p, bool *out)
 {
-    int64_t taken[TSR_MAX_COMM_SIZE] = {0}; /* by rank, of its candidates in their order */
-    float last = -INFINITY;
-    for (int64_t n = 0; n < k; n++) {
-        int best = -1;
-        for (int r = 0; r < ranks; r++)
-            if (taken[r] < most && (best < 0 || row[r * stride + taken[r]].logit >
-                                                    row[best * stride + taken[best]].logit))
-                best = r;
-        if (best < 0)
-            return -INFINITY;
-        last = row[best * stride + taken[best]++].logit;
-    }
-    return last;
-}
-
-/* True if no token that can be chosen is missing from a row's candidates. */
-static bool complete(const tsr_generator *g, const tsr_sampling_params *p, const candidate *row,
-                     int64_t stride, int64_t most)
-{
-    const int ranks = tsr_group_size(g->model->group);
-    const int64_t *parts = g->model->stack->vocabulary;
-    for (int r = 0; r < ranks; r++)
-        if (!(row[r * stride].logit < INFINITY)) /* NaN counts as the largest element */
-            return false;
-    if (p->temperature == 0)
-        return true;
-    const float limit = kth_largest(row, ranks, stride, most, p->top_k);
-    for (int r = 0; r < ranks; r++) {
-        const float last = row[r * stride + most - 1].logit;
-        if (parts[r] > most && last >= limit && last != -INFINITY)
-            return false;
-    }
-    return true;
-}
-
-/* Exchanges the candidates, and writes them to logits [rows, vocabulary]; all other tokens get
- * −inf. *out is false if some may be missing, on all ranks alike. */
-static tsr_status exchange(const tsr_generator *g, int rows, const int *numbers, int64_t most,
-                           float *logits, bool *out)
-{
-    const tsr__candidates *c = g->candidates;
-    const int ranks = tsr_group_size(g->model->group);
-    const int64_t stride = rows * most, vocabulary = g->model->config->vocabulary;
+    tsr_generator *g = p->g;
+    tsr__candidates *c = g->candidates;
+    const int64_t stride = 1 + p->rows * p->most;
+    c->own[0] = (tsr__candidate){.token = atomic_load(&g->interrupt)};
     TSR__TRY(tsr_comm_all_gather(tsr_group_comm(g->model->group), c->own, c->all,
                                  (uint64_t)stride * sizeof *c->own, TSR_U8, NULL));
-    for (int i = 0; i < rows; i++)
-        if (!complete(g, &g->sequences[numbers[i]].sampling, c->all + i * most, stride, most))
+    for (int r = 0; r < tsr_group_size(g->model->group); r++)
+        c->interrupted = c->interrupted || c->all[r * stride].token != 0;
+    for (int i = 0; i < p->rows; i++) {
+        tsr__split_row row;
+        TSR__TRY(describe(p, i, false, &row));
+        if (!tsr__split_suffices(&row))
             return TSR_OK;
-    for (int64_t i = 0; i < rows * vocabulary; i++)
+    }
+    *out = true;
+    return TSR_OK;
+}
+
+static tsr_status exchange_sums(const pass *p)
+{
+    const tsr__candidates *c = p->g->candidates;
+    const int64_t count = tsr_tensor_layout(p->own)->shape[1];
+    void *logits;
+    TSR__TRY(tsr_tensor_map(c->logits, &logits));
+    for (int i = 0; i < p->rows; i++) {
+        tsr__split_row row;
+        TSR__TRY(describe(p, i, false, &row));
+        c->own_sums[i] = row.kind == TSR__SPLIT_CANDIDATES
+                             ? 0
+                             : tsr__split_sum(&row, count, (const float *)logits + i * count);
+    }
+    return tsr_comm_all_gather(tsr_group_comm(p->g->model->group), c->own_sums, c->sums,
+                               (uint64_t)p->rows * sizeof *c->own_sums, TSR_U8, NULL);
+}
+
+/* Choosing ----------------------------------------------------------------------------------- */
+
+/* Finds the token of a row if this rank has it. */
+static tsr_status find_token(const pass *p, int i, const tsr__split_row *row)
+{
+    const int64_t count = tsr_tensor_layout(p->own)->shape[1];
+    int32_t *chosen = &p->g->chosen[p->numbers[i]];
+    void *logits;
+    uint64_t place;
+    int rank;
+    tsr__split_find_rank(row, &rank, &place);
+    *chosen = TSR__CHOSEN_ELSEWHERE;
+    if (rank != tsr_group_rank(p->g->model->group))
+        return TSR_OK;
+    TSR__TRY(tsr_tensor_map(p->g->candidates->logits, &logits));
+    *chosen = (int32_t)p->first +
+              tsr__split_find_token(row, count, (const float *)logits + i * count, place);
+    return TSR_OK;
+}
+
+/* Chooses the tokens of all rows. *out is false if all logits are needed, on all ranks alike. */
+static tsr_status choose(const pass *p, bool *out)
+{
+    tsr_generator *g = p->g;
+    if (p->sums)
+        TSR__TRY(exchange_sums(p));
+    for (int i = 0; i < p->rows; i++) {
+        const int number = p->numbers[i];
+        tsr__split_row row;
+        TSR__TRY(describe(p, i, p->sums, &row));
+        if (row.kind == TSR__SPLIT_SUMS) {
+            TSR__TRY(find_token(p, i, &row));
+            continue;
+        }
+        TSR__TRY(tsr__split_choose(&row, &g->chosen[number]));
+        g->candidates->known[number] = g->chosen[number] >= 0;
+    }
+    for (int i = 0; i < p->rows; i++)
+        if (g->chosen[p->numbers[i]] == TSR__CHOSEN_NONE) {
+            for (int j = 0; j < p->rows; j++) {
+                g->chosen[p->numbers[j]] = TSR__CHOSEN_NONE;
+                g->candidates->known[p->numbers[j]] = false;
+            }
+            return TSR_OK;
+        }
+    *out = true;
+    return TSR_OK;
+}
+
+/* Writes the candidates to logits [rows, vocabulary]; all other tokens get −inf. */
+static void write_logits(const pass *p, float *logits)
+{
+    const tsr_generator *g = p->g;
+    const int64_t stride = 1 + p->rows * p->most, vocabulary = g->model->config->vocabulary;
+    for (int64_t i = 0; i < p->rows * vocabulary; i++)
         logits[i] = -INFINITY;
-    for (int64_t i = 0; i < ranks * stride; i++)
-        if (c->all[i].logit != -INFINITY)
-            logits[i % stride / most * vocabulary + c->all[i].token] = c->all[i].logit;
+    for (int r = 0; r < tsr_group_size(g->model->group); r++)
+        for (int64_t i = 0; i < p->rows * p->most; i++) {
+            const tsr__candidate *one = &g->candidates->all[r * stride + 1 + i];
+            if (one->logit != -INFINITY)
+                logits[i / p->most * vocabulary + one->token] = one->logit;
+        }
+}
+
+/* Chooses tokens, or writes logits, from candidates. *out is false if all logits are needed. */
+static tsr_status use_candidates(pass *p, float *logits, bool *out)
+{
+    tsr_stack_info info = TSR_INIT(tsr_stack_info);
+    bool suffices = false;
+    TSR__TRY(tsr_stack_get_info(p->g->model->stack, &info));
+    p->first = info.first_logit;
+    TSR__TRY(find_own(p));
+    TSR__TRY(exchange(p, &suffices));
+    if (!suffices)
+        return TSR_OK;
+    if (!p->g->drafts)
+        return choose(p, out);
+    write_logits(p, logits);
     *out = true;
     return TSR_OK;
 }
@@ -215,20 +363,19 @@ tsr_status tsr__candidate_logits(tsr_generator *g, const tsr_tensor *features, i
                                  int rows, const int *numbers, float *logits)
 {
     tsr_model *m = g->model;
-    const int64_t most = candidates_for(g, rows, numbers);
-    if (most == 0)
+    pass p = {.g = g, .rows = rows, .numbers = numbers};
+    if (!g->candidates || !suits(&p))
         return tsr__model_logits(m, features, token, 1, logits);
     tsr_tensor *last = NULL, *own = NULL, *flat = NULL;
-    bool all_there = false;
+    bool done = false;
     TSR__TRY(tsr_tensor_slice(features, 1, token, token + 1, 1, &last));
     tsr_status status = tsr__stack_head_after_blocks(m->stack, last, &own);
     if (status == TSR_OK)
         status = flatten(m, own, rows, &flat);
+    p.own = flat;
     if (status == TSR_OK)
-        status = find_own(g, flat, rows, most);
-    if (status == TSR_OK)
-        status = exchange(g, rows, numbers, most, logits, &all_there);
-    if (status == TSR_OK && !all_there)
+        status = use_candidates(&p, logits, &done);
+    if (status == TSR_OK && !done)
         status = tsr_stack_gather_logits(m->stack, own, logits);
     tsr_tensor_destroy(&last);
     tsr_tensor_destroy(&own);

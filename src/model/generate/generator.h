@@ -58,6 +58,11 @@ typedef struct tsr__drafts tsr__drafts;
 /* The memory in which ranks exchange their most likely tokens; see candidates.c. */
 typedef struct tsr__candidates tsr__candidates;
 
+/* What `chosen` has instead of a token: rank 0 must choose from the logits, or another rank has the
+ * token. */
+#define TSR__CHOSEN_NONE (-1)
+#define TSR__CHOSEN_ELSEWHERE (-2)
+
 struct tsr_generator {
     tsr_generator_params params;
     bool prefill_given; /* the caller's params give `prefill` */
@@ -76,8 +81,9 @@ struct tsr_generator {
     float *logits;               /* [count, vocabulary]: from which the next tokens are chosen */
     float *shown;                /* [prefill, vocabulary]: logits for the caller only; or NULL */
     int32_t *ids;                /* [max(count, prefill)] */
-    int32_t *votes;  /* [count + 2]: of each sequence, of interrupts, and of the length of drafts */
-    int32_t *chosen; /* [count]: by sequence, the token that the device has chosen, or -1 */
+    int32_t *votes; /* [count + 2]: of each sequence, of interrupts, and of the length of drafts */
+    /* [count]: by sequence, the token that was chosen with the logits, or TSR__CHOSEN_… */
+    int32_t *chosen;
     double *log_probabilities; /* [count]: those of the chosen tokens */
     /* [count, TSR_MAX_TOP_LOG_PROBABILITIES]: of the same tokens; NULL: not wanted yet */
     tsr_log_probability *top;
@@ -127,6 +133,14 @@ tsr_status tsr__sampling_choice(const tsr_sampling_params *params, uint64_t numb
 tsr_status tsr__sampling_probabilities(const tsr_sampling_params *params, int64_t count,
                                        const float *logits, int64_t history_count,
                                        const int32_t *history, double *probabilities) TSR_NODISCARD;
+
+/* Draws one of `count` tokens that are in the order of their ids: its index. Others have been left
+ * out that are less likely than all tokens that the filters keep; the sum of their weights is
+ * `others`. The params must have been checked, and have no penalty and no bias. */
+tsr_status tsr__sampling_draw_some(const tsr_sampling_params *params,
+                                   const struct tsr_choice_words *words, int64_t count,
+                                   const float *logits, uint64_t others,
+                                   int32_t *index) TSR_NODISCARD;
 
 /* adjust.c */
 
@@ -219,13 +233,20 @@ tsr_status tsr__candidates_create(const tsr_generator *generator,
                                   tsr__candidates **out) TSR_NODISCARD;
 /* Sets *candidates to NULL. */
 void tsr__candidates_destroy(tsr__candidates **candidates);
-/* Computes the logits of one token of each row of features [rows, tokens, width], from all ranks:
- * logits[rows · vocabulary]. Tokens that the sampling params of the rows' sequences, numbers[rows],
- * cannot choose may be −inf. Last stage only. Collective. Waits for the device once, or twice if
- * all logits must be gathered after all. */
+/* Computes the logits of one token of each row of features [rows, tokens, width], and sets `chosen`
+ * of the rows' sequences, numbers[rows], if their next tokens can be chosen without all logits.
+ * Otherwise gathers logits[rows · vocabulary] from all ranks; with drafts, tokens that the
+ * sequences' sampling params cannot choose may be −inf. Last stage only. Collective. Waits for the
+ * device once, or twice if all logits must be gathered after all. */
 tsr_status tsr__candidate_logits(tsr_generator *generator, const tsr_tensor *features,
                                  int64_t token, int rows, const int *numbers,
                                  float *logits) TSR_NODISCARD;
+/* Forgets the tokens and interrupts of the previous step. */
+void tsr__candidates_begin_step(tsr_generator *generator);
+/* Returns whether all ranks know the next tokens of these sequences, so that they need not agree on
+ * them. Sets *interrupted then to whether a rank is interrupted. */
+bool tsr__candidates_agree(const tsr_generator *generator, int count, const int *numbers,
+                           bool *interrupted);
 
 /* schedule.c: steps of generators whose params have `piece`. */
 

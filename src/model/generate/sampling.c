@@ -51,6 +51,9 @@ typedef struct filter {
     int64_t count;
     float *logits; /* [count] */
     float largest; /* the largest logit */
+    /* the sum of the weights of less likely tokens that the caller has left out, none of which
+     * top_p keeps */
+    uint64_t others;
     /* The tokens that have not been removed, those of bucket b in order[starts[b] … starts[b + 1] −
      * 1]. NULL unless top_k or top_p needs them. */
     int32_t *order;
@@ -272,7 +275,7 @@ static uint64_t sum_of(const filter *f)
 
 static void keep_top_p(filter *f, uint64_t p)
 {
-    const uint64_t share = tsr__mul_high_u64(p, sum_of(f));
+    const uint64_t share = tsr__mul_high_u64(p, sum_of(f) + f->others);
     const uint64_t wanted = share > 0 ? share : 1; /* the most likely token always remains */
     uint64_t mass = 0;
     int bucket = 0;
@@ -336,10 +339,10 @@ static tsr_status check(const tsr_sampling_params *params, int64_t count, const 
  * been checked. */
 static tsr_status find_weights(const tsr_sampling_params *params,
                                const struct tsr_choice_words *words, int64_t count,
-                               const float *logits, int64_t history_count, const int32_t *history,
-                               uint64_t *weights)
+                               const float *logits, uint64_t others, int64_t history_count,
+                               const int32_t *history, uint64_t *weights)
 {
-    filter f = {.params = params, .words = words, .count = count};
+    filter f = {.params = params, .words = words, .count = count, .others = others};
     f.logits = tsr__calloc((size_t)count, sizeof *f.logits);
     if (words->top_k > 0 || words->flags & TSR_CHOICE_TOP_P)
         f.order = tsr__calloc((size_t)count + BUCKETS + 1, sizeof *f.order);
@@ -374,7 +377,7 @@ tsr_status tsr__sampling_probabilities(const tsr_sampling_params *params, int64_
     if (!weights)
         return TSR_ERR_NO_MEMORY;
     const tsr_status status =
-        find_weights(params, &words, count, logits, history_count, history, weights);
+        find_weights(params, &words, count, logits, 0, history_count, history, weights);
     const double total = (double)total_of(count, weights);
     for (int64_t i = 0; i < count && status == TSR_OK; i++)
         probabilities[i] = (double)weights[i] / total;
@@ -417,9 +420,23 @@ tsr_status tsr_sampling_draw(const tsr_sampling_params *params, uint64_t number,
     if (!weights)
         return TSR_ERR_NO_MEMORY;
     const tsr_status status =
-        find_weights(params, &words, count, logits, history_count, history, weights);
+        find_weights(params, &words, count, logits, 0, history_count, history, weights);
     if (status == TSR_OK)
         *token = draw(weights, count, from_words(words.random));
+    tsr__free(weights);
+    return status;
+}
+
+tsr_status tsr__sampling_draw_some(const tsr_sampling_params *params,
+                                   const struct tsr_choice_words *words, int64_t count,
+                                   const float *logits, uint64_t others, int32_t *index)
+{
+    uint64_t *weights = tsr__calloc((size_t)count, sizeof *weights);
+    if (!weights)
+        return TSR_ERR_NO_MEMORY;
+    const tsr_status status = find_weights(params, words, count, logits, others, 0, NULL, weights);
+    if (status == TSR_OK)
+        *index = draw(weights, count, from_words(words->random));
     tsr__free(weights);
     return status;
 }

@@ -309,8 +309,9 @@ static tsr_status decode(tsr_generator *g, int count, const int *numbers)
     /* Row i belongs to sequence numbers[i] ≥ i. The last row is moved first, so that no row is
      * overwritten before it is moved. */
     for (int i = count - 1; i >= 0; i--)
-        memmove(logits_of(g, numbers[i]), g->logits + (size_t)i * vocabulary,
-                vocabulary * sizeof *g->logits);
+        if (g->chosen[numbers[i]] == TSR__CHOSEN_NONE)
+            memmove(logits_of(g, numbers[i]), g->logits + (size_t)i * vocabulary,
+                    vocabulary * sizeof *g->logits);
     for (int i = 0; i < count; i++) {
         g->sequences[numbers[i]].seen++;
         show_last(g, numbers[i]);
@@ -334,16 +335,15 @@ static tsr_status agree(tsr_generator *g, int count, bool *interrupted)
     return TSR_OK;
 }
 
-/* Chooses the token of a sequence, on rank 0 of the last stage. */
+/* Chooses the token of a sequence, on rank 0 of the last stage, unless it has been chosen. */
 static tsr_status choose(tsr_generator *g, int number, int32_t *token)
 {
     const tsr__sequence *s = &g->sequences[number];
-    if (!g->model->is_last || tsr_group_rank(g->model->group) != 0)
-        return TSR_OK;
-    if (g->chosen[number] >= 0) {
+    if (g->chosen[number] >= 0)
         *token = g->chosen[number];
+    if (g->chosen[number] != TSR__CHOSEN_NONE || !g->model->is_last ||
+        tsr_group_rank(g->model->group) != 0)
         return TSR_OK;
-    }
     const float *logits = logits_of(g, number);
     const int64_t vocabulary = g->model->config->vocabulary;
     bool stuck = false;
@@ -555,7 +555,8 @@ static tsr_status choose_all(tsr_generator *g, int count, const int *numbers, bo
         if (own == TSR_OK)
             own = choose(g, numbers[i], &g->votes[i]);
     }
-    TSR__TRY(agree(g, count, interrupted));
+    if (!tsr__candidates_agree(g, count, numbers, interrupted))
+        TSR__TRY(agree(g, count, interrupted));
     TSR__TRY(own);
     if (*interrupted)
         return TSR_OK;
@@ -616,7 +617,8 @@ tsr_status tsr_generator_step(tsr_generator *g, int *count)
     int running = 0, prompts = 0, steps = 0;
     divide(g, &running, all, &prompts, first, &steps, next);
     for (int i = 0; i < g->count; i++)
-        g->chosen[i] = -1;
+        g->chosen[i] = TSR__CHOSEN_NONE;
+    tsr__candidates_begin_step(g);
     if (running == 0) { /* an interrupt after the last token must not end the next sequence */
         atomic_store(&g->interrupt, false);
         *count = g->generated_count = 0;
