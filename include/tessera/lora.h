@@ -19,7 +19,11 @@
  * A and B are f32. On a tensor-parallel group, a column-parallel layer (q, k, v, gate, up) has A on
  * every rank, and B for its own features; a row-parallel layer (o, down) has A for its own
  * features, and B on every rank. Passes need no collective operation in addition;
- * tsr_stack_backward sums the gradients of A and B that every rank has, by one all-reduce.
+ * tsr_stack_backward sums the gradients of A and B that every rank has, by one all-reduce. Each
+ * expert has an A and a B of its own, which the ranks divide as they divide the experts' weights;
+ * data-parallel ranks must not divide the experts (experts_over_data of moe.h). Families whose
+ * files have the matrices of all experts in one tensor, such as gpt-oss, cannot have adapters of
+ * experts (TSR_ERR_UNSUPPORTED).
  *
  * All ranks of the stack's group, and of all stages, must make the same calls in the same order.
  * Errors of all calls: TSR_ERR_INVALID with a text that names the values, those of layers
@@ -44,7 +48,8 @@ typedef enum tsr_lora_target {
     TSR_LORA_GATE = 16,
     TSR_LORA_UP = 32,
     TSR_LORA_DOWN = 64,
-    TSR_LORA_HEAD = 256 /* not of a head that is the embedding */
+    TSR_LORA_EXPERTS = 128, /* gate, up and down of each expert, and of a shared one */
+    TSR_LORA_HEAD = 256     /* not of a head that is the embedding */
 } tsr_lora_target;
 
 typedef struct tsr_lora tsr_lora;
@@ -53,7 +58,7 @@ typedef struct tsr_lora_params {
     size_t struct_size;
     tsr_stack *stack; /* of a training, or of a model (tsr_model_stack); must outlive the adapter */
     const char *name; /* copied; NULL: "default" */
-    unsigned targets; /* of tsr_lora_target; 0: all of q, k, v, o, gate, up, down that it has */
+    unsigned targets; /* of tsr_lora_target; 0: q, k, v, o, gate, up, down, as far as it has them */
     int rank;         /* r; 0: 8 */
     double alpha;     /* 0: 2 · rank */
     bool rank_stabilised;

@@ -78,7 +78,7 @@ static void add_target(findings *f, const char *name, json_t *seen, char **end)
     *end += length + 1;
 }
 
-static void find(const tsr__adapter *a, findings *f)
+static void find(const tsr__adapter_file *a, findings *f)
 {
     const tsr_shard_list *list = a->files.list;
     size_t names = 0;
@@ -106,7 +106,7 @@ static void find(const tsr__adapter *a, findings *f)
     json_decref(seen);
 }
 
-static void print_text(const tsr__adapter *a, const findings *f)
+static void print_text(const tsr__adapter_file *a, const findings *f)
 {
     char bytes[CLI_BYTES_TEXT];
     cli_line(stdout, "%-14sLoRA, %s", "adapter", a->files.gguf ? "GGUF" : "PEFT");
@@ -125,7 +125,7 @@ static void print_text(const tsr__adapter *a, const findings *f)
         cli_line(stdout, "%-14snothing", "missing");
 }
 
-static void print_json(const tsr__adapter *a, const findings *f)
+static void print_json(const tsr__adapter_file *a, const findings *f)
 {
     json_t *document = cli_json_document("tessera.info", 1);
     cli_json_text(document, "adapter", a->files.gguf ? "gguf" : "peft");
@@ -146,9 +146,9 @@ static void print_json(const tsr__adapter *a, const findings *f)
 
 bool info_adapter(const char *path, bool as_json, int *code)
 {
-    tsr__adapter *a = cli_alloc(1, sizeof *a);
+    tsr__adapter_file *a = cli_alloc(1, sizeof *a);
     const bool is_folder = is_folder_of_adapter(path);
-    const tsr_status status = tsr__adapter_open(path, a);
+    const tsr_status status = tsr__adapter_file_open(path, a);
     if (status == TSR_OK) {
         findings found = {0};
         find(a, &found);
@@ -162,7 +162,7 @@ bool info_adapter(const char *path, bool as_json, int *code)
     } else if (is_folder) {
         *code = cli_failed_in("info", tsr_last_error());
     }
-    tsr__adapter_finish(a);
+    tsr__adapter_file_finish(a);
     free(a);
     return status == TSR_OK || is_folder;
 }

@@ -61,7 +61,8 @@ bool tsr__layer_is_frozen(const tsr_layer *layer);
  * attached.
  */
 
-/* An adapter for one weight: scale · (x Aᵀ) Bᵀ, A [rank, in], B [out, rank]. */
+/* An adapter for one weight: scale · (x Aᵀ) Bᵀ, A [rank, in], B [out, rank]; for a weight of
+ * experts, A [experts, rank, in] and B [experts, out, rank]. */
 typedef struct tsr__adapter_part {
     const char *weight; /* the end of the weight's name in its layer, such as "q.weight" */
     /* The names of the parameters. Weights of one layer may have the same A. */
@@ -72,11 +73,9 @@ typedef struct tsr__adapter_part {
 /* Creates a set that is attached to nothing. */
 tsr_status tsr__adapters_create(tsr_group *group, const char *name, bool trainable,
                                 tsr_layer **out) TSR_NODISCARD;
-/* Finds a weight [outputs, inputs] of a linear layer inside `layer`. */
-bool tsr__adapters_find(tsr_layer *layer, const char *weight, int64_t *inputs, int64_t *outputs);
-/* Attaches adapters to linear layers inside `layer`, and allocates and draws their matrices: A is
- * uniform in ±1/√in, B is 0; without a seed they have no values yet. Weights of one layer follow
- * each other in `parts`. Destroying the set detaches all. */
+/* Attaches adapters to linear layers and mixtures of experts inside `layer`, and allocates and
+ * draws their matrices: A is uniform in ±1/√in, B is 0; without a seed they have no values yet.
+ * Weights of one layer follow each other in `parts`. Destroying the set detaches all. */
 tsr_status tsr__adapters_attach(tsr_layer *set, tsr_layer *layer, int count,
                                 const tsr__adapter_part *parts, const uint64_t *seed) TSR_NODISCARD;
 /* What the next passes apply: a set that is enabled; a set that is the chosen one (is_it), or not

@@ -822,18 +822,18 @@ static void link_file(const char *folder, const char *name, const char *file)
     ck_assert_int_eq(symlink(target, path), 0);
 }
 
-/* Requests cannot choose adapters of the head, so the server does not start with one. */
-static void check_head_adapter(void)
+/* Requests cannot choose adapters of the head or of experts, so the server does not start with one.
+ */
+static void check_refused_adapter(const char *model, const char *header, uint64_t bytes,
+                                  const char *what)
 {
-    static const char header[] =
-        "{\"base_model.model.lm_head.lora_A.weight\":{\"dtype\":\"F32\",\"shape\":[1,64],"
-        "\"data_offsets\":[0,256]},\"base_model.model.lm_head.lora_B.weight\":{\"dtype\":\"F32\","
-        "\"shape\":[65,1],\"data_offsets\":[256,516]}}";
-    char folder[] = "/tmp/tessera-head-XXXXXX", path[128], command[512];
+    char folder[] = "/tmp/tessera-head-XXXXXX", path[128], file_name[128], command[512];
     static const float values[129];
     ck_assert_ptr_nonnull(mkdtemp(folder));
-    link_file(folder, "config.json", "training/lora/lora_base/config.json");
-    link_file(folder, "model.safetensors", "training/lora/lora_base/model.safetensors");
+    snprintf(file_name, sizeof file_name, "%s/config.json", model);
+    link_file(folder, "config.json", file_name);
+    snprintf(file_name, sizeof file_name, "%s/model.safetensors", model);
+    link_file(folder, "model.safetensors", file_name);
     link_file(folder, "tokenizer.json", "tokenizer/mini-gpt2.tokenizer.json");
     snprintf(path, sizeof path, "%s/adapter_config.json", folder);
     FILE *file = fopen(path, "w");
@@ -843,13 +843,29 @@ static void check_head_adapter(void)
     file = fopen(path, "wb");
     ck_assert_ptr_nonnull(file);
     for (int i = 0; i < 8; i++)
-        fputc((int)((uint64_t)(sizeof header - 1) >> (8 * i) & 255), file);
-    ck_assert(fputs(header, file) >= 0 && fwrite(values, sizeof values, 1, file) == 1);
+        fputc((int)((uint64_t)strlen(header) >> (8 * i) & 255), file);
+    ck_assert(fputs(header, file) >= 0 && fwrite(values, bytes, 1, file) == 1);
     ck_assert_int_eq(fclose(file), 0);
     snprintf(command, sizeof command, "serve %s --port 0 --lora a=%s", folder, folder);
-    tool_fails(command, ": it changes the head, which requests cannot choose; tessera merge adds "
-                        "it\n");
+    tool_fails(command, what);
     tests_remove(folder);
+}
+
+static void check_refused_adapters(void)
+{
+    check_refused_adapter(
+        "training/lora/lora_base",
+        "{\"base_model.model.lm_head.lora_A.weight\":{\"dtype\":\"F32\",\"shape\":[1,64],"
+        "\"data_offsets\":[0,256]},\"base_model.model.lm_head.lora_B.weight\":{\"dtype\":\"F32\","
+        "\"shape\":[65,1],\"data_offsets\":[256,516]}}",
+        516, ": it changes the head, which requests cannot choose; tessera merge adds it\n");
+#define SHARED "base_model.model.model.layers.0.mlp.shared_expert.gate_proj.lora_"
+    check_refused_adapter(
+        "model/families/qwen2moe/hf",
+        "{\"" SHARED "A.weight\":{\"dtype\":\"F32\",\"shape\":[1,64],\"data_offsets\":[0,256]},"
+        "\"" SHARED "B.weight\":{\"dtype\":\"F32\",\"shape\":[48,1],\"data_offsets\":[256,448]},"
+        "\"__metadata__\":{\"rest\":\"none\"}}",
+        448, ": it changes experts, which requests cannot choose; tessera merge adds it\n");
 }
 
 /* Bodies that wait for a reader are limited, and are not read any more after a signal. */
@@ -882,7 +898,7 @@ END_TEST
 
 START_TEST(mistakes_are_named)
 {
-    check_head_adapter();
+    check_refused_adapters();
     tool_refuses("serve x --lora y",
                  "tessera: serve: --lora takes NAME=PATH, and perhaps :SCALE, not 'y'\n");
     tool_refuses("serve x --lora =y",

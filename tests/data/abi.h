@@ -2432,6 +2432,7 @@ typedef enum tsr_lora_target {
     TSR_LORA_GATE = 16,
     TSR_LORA_UP = 32,
     TSR_LORA_DOWN = 64,
+    TSR_LORA_EXPERTS = 128,
     TSR_LORA_HEAD = 256
 } tsr_lora_target;
 typedef struct tsr_lora tsr_lora;

@@ -114,8 +114,8 @@ static const cli_option finetune_option_table[] = {
      .real = &finetune_chosen.dropout, .low = 0, .high = 0.999},
     {"rslora", NULL, "the adapter counts A / √R times", .flag = &finetune_chosen.rank_stabilised},
     {"targets", "LIST",
-     "matrices that have an adapter: q, k, v, o, gate, up, down, head (default: all that the model "
-     "has, except the head)",
+     "matrices that have an adapter: q, k, v, o, gate, up, down, experts, head (default: all that "
+     "the model has, except experts and the head)",
      .read = cli_read_targets, .user = &finetune_chosen.targets},
     {"objective", "NAME",
      "sft: learn the texts; dpo: prefer one text to another, from pairs of chosen and rejected "

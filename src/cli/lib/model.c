@@ -191,13 +191,15 @@ static int find_word(const char *text, const char *const *names, int count, cons
     return -1;
 }
 
-enum { TARGETS = 8 };
+enum { TARGETS = 9 };
 static const struct {
     const char *name;
     unsigned flag;
-} targets_of[TARGETS] = {{"q", TSR_LORA_Q},       {"k", TSR_LORA_K},       {"v", TSR_LORA_V},
-                         {"o", TSR_LORA_O},       {"gate", TSR_LORA_GATE}, {"up", TSR_LORA_UP},
-                         {"down", TSR_LORA_DOWN}, {"head", TSR_LORA_HEAD}};
+} targets_of[TARGETS] = {{"q", TSR_LORA_Q},       {"k", TSR_LORA_K},
+                         {"v", TSR_LORA_V},       {"o", TSR_LORA_O},
+                         {"gate", TSR_LORA_GATE}, {"up", TSR_LORA_UP},
+                         {"down", TSR_LORA_DOWN}, {"experts", TSR_LORA_EXPERTS},
+                         {"head", TSR_LORA_HEAD}};
 
 void cli_print_targets(unsigned targets, char *text, size_t size)
 {
@@ -219,7 +221,7 @@ bool cli_read_targets(void *user, const char *value, char *problem, size_t size)
         const int found = find_word(rest, names, TARGETS, &rest);
         if (found < 0) {
             snprintf(problem, size,
-                     "takes q, k, v, o, gate, up, down and head, separated by commas, not "
+                     "takes q, k, v, o, gate, up, down, experts and head, separated by commas, not "
                      "'%.40s'",
                      value);
             return false;

@@ -84,6 +84,11 @@ static double trained_numbers(const plan *s, const grid *g, const tsr_model_rank
         if (exists && (w->targets & 1U << i) != 0)
             sum += r * sizes[i];
     }
+    if (l->experts != NULL && (w->targets & TSR_LORA_EXPERTS) != 0) {
+        const double shared = (double)(l->experts->shared_hidden * p->heads) / (double)l->heads;
+        sum += 3 * r * (double)p->experts * (width + (double)p->expert_hidden);
+        sum += shared > 0 ? 3 * r * (width + shared) : 0;
+    }
     const bool has_head = p->stage == g->stages - 1 && !s->config->tied;
     return sum * p->layers + (has_head && (w->targets & TSR_LORA_HEAD) != 0
                                   ? r * (width + (double)p->vocabulary)
@@ -464,7 +469,7 @@ static int read_work(const plan_options *o, plan *s)
                 .batch = o->batch > 0 ? o->batch : 8,
                 .accumulate = o->accumulate > 0 ? o->accumulate : 1,
                 .rank = o->lora_rank > 0 ? o->lora_rank : 16,
-                .targets = o->targets != 0 ? o->targets : TSR_LORA_HEAD - 1U,
+                .targets = o->targets != 0 ? o->targets : TSR_LORA_EXPERTS - 1U,
                 .full = o->trains_all};
     if (w->batch % w->accumulate != 0)
         return cli_usage_error("plan: --accumulate %" PRId64 " does not divide --batch %" PRId64,

@@ -111,7 +111,7 @@ static const cli_option options[] = {
     {"lora-rank", "R", "rank of the adapter's matrices (default: 16; finetune)",
      .integer = &chosen.lora_rank, .low = 1, .high = 4096},
     {"targets", "LIST",
-     "matrices that have an adapter, as q,v (default: all except the head; finetune)",
+     "matrices that have an adapter, as q,v (default: all except experts and the head; finetune)",
      .read = cli_read_targets, .user = &chosen.targets},
     {"full", NULL, "train the layers instead of an adapter (finetune)", .flag = &chosen.trains_all},
     {"wire", "DTYPE",

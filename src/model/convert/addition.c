@@ -10,17 +10,27 @@
 
 /* Planning ------------------------------------------------------------------------------------- */
 
-static tsr__converted *find_tensor(tsr__conversion *c, const char *name)
+/* Finds a tensor from number *from on, where the one of the last weight was, and sets *from. */
+static tsr__converted *find_tensor(tsr__conversion *c, const char *name, size_t *from)
 {
-    for (size_t i = 0; i < c->count; i++)
-        if (strcmp(c->tensors[i].name, name) == 0)
-            return &c->tensors[i];
+    for (size_t i = 0; i < c->count; i++) {
+        const size_t number = (*from + i) % c->count;
+        if (strcmp(c->tensors[number].name, name) != 0)
+            continue;
+        *from = number;
+        return &c->tensors[number];
+    }
     return NULL;
 }
 
 /* Checks that the destination's format can hold a changed weight. */
 static tsr_status check_dtype(const tsr__converted *t)
 {
+    if (t->experts.sources && t->transposed)
+        return tsr__fail(TSR_ERR_UNSUPPORTED,
+                         "convert: tensor %s has matrices of experts that are transposed, to which "
+                         "no adapter can be added",
+                         t->name);
     const tsr_quant_format *format = tsr_quant_format_of(t->dtype);
     if (!format || format->quantizes)
         return TSR_OK;
@@ -31,16 +41,17 @@ static tsr_status check_dtype(const tsr__converted *t)
         t->name, format->name);
 }
 
-static tsr_status plan_parameter(tsr__conversion *c, int layer, const tsr__parameter *p)
+static tsr_status plan_matrix(tsr__conversion *c, int layer, const tsr__parameter *p,
+                              int64_t expert, size_t *from)
 {
     tsr__adapter_module module;
     tsr__weight to;
     char name[TSR__WEIGHT_NAME];
-    TSR__TRY(tsr__adapter_find(c->adapter, c->source, layer, p, &module));
+    TSR__TRY(tsr__adapter_file_find(c->adapter, c->config, layer, p, expert, &module));
     if (!module.a)
         return TSR_OK;
-    TSR__TRY(tsr__weight_place(&c->target, layer, p->ours, 0, &to, name));
-    tsr__converted *t = find_tensor(c, name);
+    TSR__TRY(tsr__weight_place(&c->target, layer, p->ours, expert, &to, name));
+    tsr__converted *t = find_tensor(c, name, from);
     TSR__REQUIRE(t, "convert: the destination has no tensor %s", name);
     TSR__TRY(check_dtype(t));
     tsr__addition *addition = tsr__calloc(1, sizeof *addition);
@@ -52,7 +63,8 @@ static tsr_status plan_parameter(tsr__conversion *c, int layer, const tsr__param
     *addition = (tsr__addition){.next = t->addition,
                                 .adapter = c->adapter,
                                 .module = module,
-                                .first_row = to.first_row,
+                                .first_row = to.matrix * to.all_rows + to.first_row,
+                                .row_step = to.row_step,
                                 .interleaved_head = to.interleaved_head,
                                 .transposed = to.transposed};
     t->addition = addition;
@@ -63,19 +75,19 @@ static tsr_status plan_parameter(tsr__conversion *c, int layer, const tsr__param
 tsr_status tsr__addition_plan(tsr__conversion *c)
 {
     tsr__parameter p;
+    size_t from = 0;
     if (!c->params->adapter)
         return TSR_OK;
     c->adapter = tsr__calloc(1, sizeof *c->adapter);
     if (!c->adapter)
         return TSR_ERR_NO_MEMORY;
-    TSR__TRY(tsr__adapter_open(c->params->adapter, c->adapter));
-    const char *family = c->source->family->gguf, *own = c->adapter->architecture;
-    TSR__REQUIRE(*own == '\0' || strcmp(own, family) == 0,
-                 "adapter: the adapter is for architecture '%s'; the model's is '%s'", own, family);
+    TSR__TRY(tsr__adapter_file_open(c->params->adapter, c->adapter));
+    TSR__TRY(tsr__adapter_file_check_family(c->adapter, c->source->family));
     for (int layer = -1; layer < c->config->layers; layer++)
         for (int i = 0; tsr__weights_parameter(c->config, layer, i, &p); i++)
-            TSR__TRY(plan_parameter(c, layer, &p));
-    return tsr__adapter_check_used(c->adapter, c->config);
+            for (int64_t e = 0; e < (p.experts > 0 ? p.experts : 1); e++)
+                TSR__TRY(plan_matrix(c, layer, &p, e, &from));
+    return tsr__adapter_file_check_used(c->adapter, c->config);
 }
 
 void tsr__addition_finish(tsr__conversion *c)
@@ -87,7 +99,7 @@ void tsr__addition_finish(tsr__conversion *c)
             tsr__free(first);
         }
     if (c->adapter)
-        tsr__adapter_finish(c->adapter);
+        tsr__adapter_file_finish(c->adapter);
     tsr__free(c->adapter);
 }
 
@@ -96,7 +108,7 @@ void tsr__addition_finish(tsr__conversion *c)
 tsr_status tsr__addition_begin(tsr__addition *addition)
 {
     for (tsr__addition *m = addition; m; m = m->next)
-        TSR__TRY(tsr__adapter_read(m->adapter, &m->module, &m->a, &m->b));
+        TSR__TRY(tsr__adapter_file_read(m->adapter, &m->module, &m->a, &m->b));
     return TSR_OK;
 }
 
@@ -147,10 +159,10 @@ void tsr__addition_add(const tsr__addition *addition, int64_t first, int64_t row
 {
     for (const tsr__addition *m = addition; m; m = m->next)
         for (int64_t i = 0; i < rows; i++) {
-            const int64_t row = first + i - m->first_row;
+            const int64_t past = first + i - m->first_row, row = past / m->row_step;
             if (m->transposed)
                 add_column(m, first + i, values + i * columns + m->first_row);
-            else if (row >= 0 && row < m->module.outputs)
+            else if (past >= 0 && past % m->row_step == 0 && row < m->module.outputs)
                 add_row(m, our_row(m, row), values + i * columns);
         }
 }

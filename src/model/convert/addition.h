@@ -2,18 +2,19 @@
 #ifndef TSR_MODEL_CONVERT_ADDITION_H
 #define TSR_MODEL_CONVERT_ADDITION_H
 
-#include "model/convert/adapter.h"
+#include "model/lora/files.h"
 
 typedef struct tsr__conversion tsr__conversion;
 
 /* What is added to some rows of one of the destination's tensors: scale · B A. */
 typedef struct tsr__addition {
     struct tsr__addition *next; /* for other rows of the same tensor */
-    tsr__adapter *adapter;
+    tsr__adapter_file *adapter;
     tsr__adapter_module module;
-    int64_t first_row, interleaved_head; /* in the destination, as in tsr__weight */
-    bool transposed;                     /* the destination has the weight as [inputs, outputs] */
-    float *a, *b; /* the values, while the tensor is converted; rows of b are in our order */
+    /* In the destination, as in tsr__weight; first_row counts from the first matrix. */
+    int64_t first_row, row_step, interleaved_head;
+    bool transposed; /* the destination has the weight as [inputs, outputs] */
+    float *a, *b;    /* the values, while the tensor is converted; rows of b are in our order */
 } tsr__addition;
 
 /* Opens the adapter that the params name, and finds the tensors that it changes. */

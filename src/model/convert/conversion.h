@@ -20,9 +20,9 @@ typedef struct tsr__conversion {
     const tsr_model_config *config; /* of `file` */
     const tsr__weights *source;     /* of `file` */
     tsr__model_files target_files;
-    tsr__weights target;      /* the target serves only to compute names and places of weights */
-    tsr_tokenizer *tokenizer; /* NULL: none */
-    tsr__adapter *adapter;    /* NULL: none */
+    tsr__weights target;        /* the target serves only to compute names and places of weights */
+    tsr_tokenizer *tokenizer;   /* NULL: none */
+    tsr__adapter_file *adapter; /* NULL: none */
     tsr__converted *tensors;
     size_t count, capacity;
     tsr__output output;

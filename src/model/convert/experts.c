@@ -120,6 +120,7 @@ static tsr_status convert_rows(reading *r, int64_t first, int64_t rows)
     TSR__TRY(tsr__need_floats(&c->values, &c->value_count, (uint64_t)(rows * t->columns)));
     for (int64_t i = 0; i < rows; i++)
         TSR__TRY(row_values(r, first + i, c->values + i * t->columns));
+    tsr__addition_add(t->addition, first, rows, t->columns, c->values);
     TSR__TRY(tsr__tensor_encode(c, t, first, rows, bytes, &out));
     return tsr__tensor_write_rows(c, t, first, rows, out);
 }
@@ -153,7 +154,7 @@ static tsr_status convert_transposed(reading *r, int64_t matrix)
 static bool stays(const tsr__converted *t)
 {
     const tsr__converted_experts *x = &t->experts;
-    if (t->transposed)
+    if (t->transposed || t->addition)
         return false;
     for (int64_t i = 0; i < x->count * x->parts; i++)
         if (x->sources[i].transposed || (t->form == TSR__CONVERTED_ELEMENTS &&
@@ -170,13 +171,14 @@ tsr_status tsr__experts_convert(tsr__tensor_copier *c, const tsr__converted *t)
     const bool same = stays(t);
     int64_t step = PIECE_ELEMENTS / t->experts.sources[0].columns;
     step = t->transposed ? t->rows / t->experts.count : step < 1 ? 1 : step;
-    tsr_status status = TSR_OK;
+    tsr_status status = tsr__addition_begin(t->addition);
     for (int64_t first = 0; status == TSR_OK && first < t->rows; first += step) {
         const int64_t rows = t->rows - first < step ? t->rows - first : step;
         status = t->transposed ? convert_transposed(&r, first / step)
                  : same        ? copy_rows(c, t, first, rows)
                                : convert_rows(&r, first, rows);
     }
+    tsr__addition_end(t->addition);
     tsr__free(r.matrix);
     return status;
 }

@@ -13,9 +13,12 @@ tsr_status tsr__generator_take_adapter(const tsr_generator *g, const tsr_lora *l
         return TSR_OK;
     TSR__REQUIRE(lora->stack == g->model->stack,
                  "generator: adapter '%s' is attached to another model", lora->name);
-    TSR__REQUIRE(!lora->trainable && !lora->adapter.sharded && !lora->adapter.has_head,
+    TSR__REQUIRE(!lora->trainable && !lora->adapter.sharded && !lora->adapter.has_head &&
+                     !lora->adapter.has_experts,
                  "generator: adapter '%s' %s, which sequences cannot have", lora->name,
-                 lora->adapter.has_head ? "has one for the head" : "is trainable");
+                 lora->adapter.has_head      ? "has one for the head"
+                 : lora->adapter.has_experts ? "has some for experts"
+                                             : "is trainable");
     s->adapter = &lora->adapter;
     return TSR_OK;
 }

@@ -178,14 +178,15 @@ double tsr__lora_pattern_value(const tsr__lora_pattern *patterns, int count, con
 
 /* Writing ------------------------------------------------------------------------------------ */
 
-static void print_name(const tsr_lora *lora, const tsr__lora_module *module, bool last_only,
-                       tsr__json_writer *w)
+/* Gives the module's name or, with `last_only`, the last part of it. Returns NULL if it has none.
+ */
+static const char *name_of(const tsr_lora *lora, const tsr__lora_module *module, int64_t expert,
+                           bool last_only, tsr__lora_place *place)
 {
-    tsr__lora_place place;
-    if (tsr__lora_find_place(lora->stack, module, false, &place) != TSR_OK)
-        return; /* it has been found before */
-    const char *last = strrchr(place.name, '.');
-    tsr__json_print_string(w, last_only && last ? last + 1 : place.name);
+    if (tsr__lora_find_place(lora->stack, module, expert, false, place) != TSR_OK)
+        return NULL; /* it has been found before */
+    const char *last = strrchr(place->name, '.');
+    return last_only && last ? last + 1 : place->name;
 }
 
 /* Prints the modules whose rank, or alpha, is not the usual one. */
@@ -197,13 +198,31 @@ static void print_patterns(const tsr_lora *lora, bool ranks, tsr__json_writer *w
         const tsr__lora_module *m = &lora->modules[i];
         if (ranks ? m->rank == lora->rank : m->alpha == lora->alpha)
             continue;
-        tsr__json_print(w, first ? "" : ", ");
-        print_name(lora, m, false, w);
-        tsr__json_print(w, ": ");
-        tsr__json_print_real(w, ranks ? (double)m->rank : m->alpha);
-        first = false;
+        for (int64_t e = 0; e < (m->experts > 0 ? m->experts : 1); e++) {
+            tsr__lora_place place;
+            const char *name = name_of(lora, m, e, false, &place);
+            tsr__json_print(w, first ? "" : ", ");
+            tsr__json_print_string(w, name ? name : "");
+            tsr__json_print(w, ": ");
+            tsr__json_print_real(w, ranks ? (double)m->rank : m->alpha);
+            first = false;
+        }
     }
     tsr__json_print(w, "}");
+}
+
+/* Returns whether a target before `target` has modules with this last part of their names. */
+static bool is_printed(const tsr_lora *lora, int target, const char *name)
+{
+    tsr__lora_place place;
+    for (size_t i = 0; i < lora->module_count; i++) {
+        const char *own = lora->modules[i].target < target
+                              ? name_of(lora, &lora->modules[i], 0, true, &place)
+                              : NULL;
+        if (own && strcmp(own, name) == 0)
+            return true;
+    }
+    return false;
 }
 
 static void print_targets(const tsr_lora *lora, tsr__json_writer *w)
@@ -212,11 +231,15 @@ static void print_targets(const tsr_lora *lora, tsr__json_writer *w)
     tsr__json_print(w, "[");
     for (int t = 0; t < TSR__LORA_TARGETS; t++)
         for (size_t i = 0; i < lora->module_count; i++) {
+            tsr__lora_place place;
             if (lora->modules[i].target != t)
                 continue;
-            tsr__json_print(w, first ? "" : ", ");
-            print_name(lora, &lora->modules[i], true, w);
-            first = false;
+            const char *name = name_of(lora, &lora->modules[i], 0, true, &place);
+            if (name && !is_printed(lora, t, name)) {
+                tsr__json_print(w, first ? "" : ", ");
+                tsr__json_print_string(w, name);
+                first = false;
+            }
             break;
         }
     tsr__json_print(w, "]");

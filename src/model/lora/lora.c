@@ -11,8 +11,7 @@
 
 #define USUAL_RANK 8
 #define MAX_RANK 65536
-/* What PEFT calls all linear layers: all except the head. */
-#define USUAL_TARGETS (TSR_LORA_HEAD - 1U)
+#define USUAL_TARGETS (TSR_LORA_EXPERTS - 1U) /* all except experts and the head */
 
 /* Creating ----------------------------------------------------------------------------------- */
 
@@ -82,6 +81,9 @@ tsr_status tsr__lora_attach(tsr_lora *lora, const uint64_t *seed)
     lora->adapter.is_enabled = true;
     lora->adapter.has_head =
         lora->module_count > 0 && lora->modules[lora->module_count - 1].layer < 0;
+    for (size_t i = 0; i < lora->module_count; i++)
+        lora->adapter.has_experts |=
+            tsr__lora_targets[lora->modules[i].target].flag == TSR_LORA_EXPERTS;
     lora->adapter.dropout = (float)lora->dropout;
     lora->adapter.dropout_seed = (uint64_t)lora->seed;
     while (*at)
@@ -124,10 +126,13 @@ static tsr_status add_modules(tsr_lora *lora, unsigned targets)
     unsigned found = 0;
     for (int i = 0; i <= layers; i++)
         for (int t = 0; t < TSR__LORA_TARGETS; t++) {
-            bool added = false;
-            if (wanted & tsr__lora_targets[t].flag)
-                TSR__TRY(tsr__lora_add_module(lora, i < layers ? i : -1, t, &added));
-            found |= added ? tsr__lora_targets[t].flag : 0;
+            const int layer = i < layers ? i : -1;
+            tsr__parameter p;
+            if (!(wanted & tsr__lora_targets[t].flag) ||
+                !tsr__lora_find_parameter(lora, layer, t, &p))
+                continue;
+            TSR__TRY(tsr__lora_add_module(lora, layer, t, &p));
+            found |= tsr__lora_targets[t].flag;
         }
     for (int t = 0; t < TSR__LORA_TARGETS; t++)
         TSR__REQUIRE(!(targets & ~found & tsr__lora_targets[t].flag),
@@ -257,7 +262,8 @@ tsr_status tsr_lora_get_info(const tsr_lora *lora, tsr_lora_info *out)
     for (size_t i = 0; i < lora->module_count; i++) {
         const tsr__lora_module *m = &lora->modules[i];
         info.targets |= tsr__lora_targets[m->target].flag;
-        info.parameters += (uint64_t)(m->rank * (m->inputs + m->outputs));
+        info.parameters += (uint64_t)(m->rank * (m->inputs + m->outputs)) *
+                           (uint64_t)(m->experts > 0 ? m->experts : 1);
     }
     TSR__GIVE(tsr_lora_info, &info, out);
     return TSR_OK;

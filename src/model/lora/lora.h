@@ -2,7 +2,8 @@
  *
  *     lora.c     creates an adapter, attaches it to the layers, and divides its parameters
  *     modules.c  the weights of a model that an adapter can have, and their names in files
- *     load.c     reads PEFT folders and GGUF files
+ *     files.c    opens and checks PEFT folders and GGUF files; needs no device
+ *     load.c     reads their values into the layers
  *     config.c   adapter_config.json
  *     save.c     writes PEFT folders and GGUF files
  *
@@ -14,7 +15,7 @@
 #include "model/weights/weights.h"
 #include "tessera/lora.h"
 
-#define TSR__LORA_TARGETS 8
+#define TSR__LORA_TARGETS 14
 #define TSR__LORA_MAX_ALPHA 1e30 /* scales are f32 */
 
 /* A weight that can have an adapter. */
@@ -27,6 +28,7 @@ extern const tsr__lora_target_name tsr__lora_targets[TSR__LORA_TARGETS];
 typedef struct tsr__lora_module {
     int layer, target; /* layer: −1 for the head; target: an index of tsr__lora_targets */
     int64_t inputs, outputs, rank;
+    int64_t experts; /* the number of its matrices A and of its matrices B; 0: one, of no expert */
     double alpha;
 } tsr__lora_module;
 
@@ -54,19 +56,23 @@ static inline tsr_layer *tsr__lora_layer(const tsr_stack *stack, int layer)
 
 /* modules.c */
 
-/* Adds a module if the model has this weight, and sets *added. Its rank and alpha are those of the
- * adapter. */
-tsr_status tsr__lora_add_module(tsr_lora *lora, int layer, int target, bool *added) TSR_NODISCARD;
+/* Finds the weight of a target in a layer. */
+bool tsr__lora_find_parameter(const tsr_lora *lora, int layer, int target, tsr__parameter *out);
+/* Adds a module with the rank and alpha of the adapter. Errors: TSR_ERR_UNSUPPORTED for experts
+ * whose weights have no names of their own in Hugging Face files. */
+tsr_status tsr__lora_add_module(tsr_lora *lora, int layer, int target,
+                                const tsr__parameter *parameter) TSR_NODISCARD;
 
-/* The place of a module's weight in a model's files: the name of its tensor, without the ending
- * ".weight" (PEFT's name of the module), and which rows of the tensor it is. */
+/* The place of a module's weight, of experts that of one expert, in a model's files: the name of
+ * its tensor, without the ending ".weight" (PEFT's name of the module), and which rows of the
+ * tensor it is. */
 typedef struct tsr__lora_place {
     char name[TSR__WEIGHT_NAME];
     int64_t first_row, all_rows; /* of the tensor, which several of our weights may share */
     int64_t interleaved_head;    /* as in tsr__weight */
 } tsr__lora_place;
-tsr_status tsr__lora_find_place(const tsr_stack *stack, const tsr__lora_module *module, bool gguf,
-                                tsr__lora_place *out) TSR_NODISCARD;
+tsr_status tsr__lora_find_place(const tsr_stack *stack, const tsr__lora_module *module,
+                                int64_t expert, bool gguf, tsr__lora_place *out) TSR_NODISCARD;
 
 /* Names of parameters: `which` is 'A' or 'B'. */
 #define TSR__LORA_NAME (TSR__WEIGHT_NAME + 48)

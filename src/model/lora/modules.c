@@ -11,47 +11,68 @@
 
 /* Weights of one layer follow each other (tsr__adapters_attach). */
 const tsr__lora_target_name tsr__lora_targets[TSR__LORA_TARGETS] = {
-    {TSR_LORA_Q, "attention.q.weight"}, {TSR_LORA_K, "attention.k.weight"},
-    {TSR_LORA_V, "attention.v.weight"}, {TSR_LORA_O, "attention.o.weight"},
-    {TSR_LORA_GATE, "mlp.gate.weight"}, {TSR_LORA_UP, "mlp.up.weight"},
-    {TSR_LORA_DOWN, "mlp.down.weight"}, {TSR_LORA_HEAD, "head.weight"},
+    {TSR_LORA_Q, "attention.q.weight"},           {TSR_LORA_K, "attention.k.weight"},
+    {TSR_LORA_V, "attention.v.weight"},           {TSR_LORA_O, "attention.o.weight"},
+    {TSR_LORA_GATE, "mlp.gate.weight"},           {TSR_LORA_UP, "mlp.up.weight"},
+    {TSR_LORA_DOWN, "mlp.down.weight"},           {TSR_LORA_EXPERTS, "mlp.experts.gate.weight"},
+    {TSR_LORA_EXPERTS, "mlp.experts.up.weight"},  {TSR_LORA_EXPERTS, "mlp.experts.down.weight"},
+    {TSR_LORA_EXPERTS, "mlp.shared.gate.weight"}, {TSR_LORA_EXPERTS, "mlp.shared.up.weight"},
+    {TSR_LORA_EXPERTS, "mlp.shared.down.weight"}, {TSR_LORA_HEAD, "head.weight"},
 };
 
-tsr_status tsr__lora_add_module(tsr_lora *lora, int layer, int target, bool *added)
+bool tsr__lora_find_parameter(const tsr_lora *lora, int layer, int target, tsr__parameter *out)
 {
-    const tsr_model_config *config = lora->stack->config;
-    void *modules = lora->modules;
-    tsr__parameter p;
-    *added = false;
-    for (int i = 0; tsr__weights_parameter(config, layer, i, &p); i++) {
-        if (strcmp(p.ours, tsr__lora_targets[target].ours) != 0 || p.experts > 0)
-            continue;
-        TSR__TRY(tsr__grow(&modules, &lora->module_capacity, lora->module_count + 1,
-                           sizeof *lora->modules));
-        lora->modules = modules;
-        lora->modules[lora->module_count++] = (tsr__lora_module){.layer = layer,
-                                                                 .target = target,
-                                                                 .inputs = p.columns,
-                                                                 .outputs = p.rows,
-                                                                 .rank = lora->rank,
-                                                                 .alpha = lora->alpha};
-        *added = true;
-        return TSR_OK;
-    }
-    return TSR_OK;
+    for (int i = 0; tsr__weights_parameter(lora->stack->config, layer, i, out); i++)
+        if (strcmp(out->ours, tsr__lora_targets[target].ours) == 0)
+            return true;
+    return false;
 }
 
-tsr_status tsr__lora_find_place(const tsr_stack *stack, const tsr__lora_module *module, bool gguf,
-                                tsr__lora_place *out)
+/* Finds the place of a weight in files that are arranged as the family's usual ones. */
+static tsr_status find_weight(const tsr_stack *stack, const tsr__lora_module *module,
+                              int64_t expert, bool gguf, tsr__weight *out,
+                              char name[TSR__WEIGHT_NAME])
 {
     const tsr__model_files files = {.gguf = gguf};
     const tsr__weights weights = {.files = &files,
                                   .config = stack->config,
                                   .family = stack->family,
                                   .prefix = stack->family->hf_prefix};
+    return tsr__weight_place(&weights, module->layer, tsr__lora_targets[module->target].ours,
+                             expert, out, name);
+}
+
+tsr_status tsr__lora_add_module(tsr_lora *lora, int layer, int target, const tsr__parameter *p)
+{
+    const tsr__lora_module module = {.layer = layer,
+                                     .target = target,
+                                     .inputs = p->columns,
+                                     .outputs = p->rows,
+                                     .rank = lora->rank,
+                                     .experts = p->experts,
+                                     .alpha = lora->alpha};
+    void *modules = lora->modules;
+    char name[TSR__WEIGHT_NAME];
     tsr__weight place;
-    TSR__TRY(tsr__weight_place(&weights, module->layer, tsr__lora_targets[module->target].ours, 0,
-                               &place, out->name));
+    TSR__TRY(find_weight(lora->stack, &module, 0, false, &place, name));
+    if (place.matrices > 0)
+        return tsr__fail(
+            TSR_ERR_UNSUPPORTED,
+            "lora: experts of %s cannot have adapters, because its files have those of "
+            "all experts in one tensor, %s",
+            lora->stack->config->architecture, name);
+    TSR__TRY(
+        tsr__grow(&modules, &lora->module_capacity, lora->module_count + 1, sizeof *lora->modules));
+    lora->modules = modules;
+    lora->modules[lora->module_count++] = module;
+    return TSR_OK;
+}
+
+tsr_status tsr__lora_find_place(const tsr_stack *stack, const tsr__lora_module *module,
+                                int64_t expert, bool gguf, tsr__lora_place *out)
+{
+    tsr__weight place;
+    TSR__TRY(find_weight(stack, module, expert, gguf, &place, out->name));
     char *ending = strrchr(out->name, '.');
     if (ending && strcmp(ending, ".weight") == 0)
         *ending = '\0';
@@ -74,7 +95,10 @@ tsr_status tsr__lora_parameter_name(const tsr_stack *stack, const tsr__lora_modu
                                     char which, char out[TSR__LORA_NAME])
 {
     tsr__lora_place place;
-    TSR__TRY(tsr__lora_find_place(stack, module, false, &place));
+    TSR__TRY(tsr__lora_find_place(stack, module, 0, false, &place));
+    char *first = module->experts > 0 ? strstr(place.name, ".experts.0.") : NULL;
+    if (first) /* one parameter has the matrices of all experts */
+        memmove(first + 8, first + 10, strlen(first + 10) + 1);
     if (which == 'B' && place.all_rows != module->outputs) { /* some rows of the file's tensor */
         const char *ours = tsr__lora_targets[module->target].ours;
         char *end = place.name + strlen(place.name);

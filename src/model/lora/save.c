@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "base/checked.h"
 #include "base/error.h"
 #include "model/lora/lora.h"
 #include "model/weights/source.h"
@@ -72,6 +73,25 @@ static tsr_status keep_rows(saving *s, const char *name, int64_t all_rows, int64
     return status;
 }
 
+/* Keeps the matrices of all experts as views of the gathered tensor. */
+static tsr_status keep_experts(saving *s, const tsr__lora_module *m, char which,
+                               const tsr_tensor *matrices)
+{
+    void *tensors = s->tensors;
+    TSR__TRY(tsr__grow(&tensors, &s->capacity, s->count + (size_t)m->experts, sizeof *s->tensors));
+    s->tensors = tensors;
+    for (int64_t e = 0; e < m->experts; e++) {
+        saved_tensor *added = &s->tensors[s->count];
+        tsr__lora_place place;
+        *added = (saved_tensor){0};
+        TSR__TRY(tsr__lora_find_place(s->lora->stack, m, e, false, &place));
+        tsr__lora_file_name(&place, false, which, added->name);
+        TSR__TRY(tsr_tensor_select(matrices, 0, e, &added->memory));
+        s->count++;
+    }
+    return TSR_OK;
+}
+
 /* Gathers A or B of a module. */
 static tsr_status save_half(saving *s, const tsr__lora_module *m, char which)
 {
@@ -80,11 +100,13 @@ static tsr_status save_half(saving *s, const tsr__lora_module *m, char which)
     tsr__lora_place place;
     tsr_tensor *matrix = NULL;
     TSR__TRY(tsr__lora_parameter_name(s->lora->stack, m, which, parameter));
-    TSR__TRY(tsr__lora_find_place(s->lora->stack, m, false, &place));
+    TSR__TRY(tsr__lora_find_place(s->lora->stack, m, 0, false, &place));
     tsr__lora_file_name(&place, false, which, name);
     TSR__TRY(gather(s->lora, parameter, &matrix));
     tsr_status status = TSR_OK;
-    if (s->writes)
+    if (s->writes && m->experts > 0)
+        status = keep_experts(s, m, which, matrix);
+    else if (s->writes)
         status =
             keep_rows(s, name, is_a ? m->rank : place.all_rows, is_a ? 0 : place.first_row, matrix);
     tsr_tensor_destroy(&matrix);
@@ -196,25 +218,6 @@ static tsr_status write_file(const char *path, const void *first, size_t first_s
 
 /* GGUF --------------------------------------------------------------------------------------- */
 
-/* Gives the place in the GGUF file of tensor `index` of the PEFT file, and the module that it is of
- * (the first one, if several weights have the tensor). */
-static const tsr__lora_module *module_of(const tsr_lora *lora, const char *name, char *which,
-                                         tsr__lora_place *place)
-{
-    char own[TSR__LORA_NAME];
-    for (size_t i = 0; i < lora->module_count; i++) {
-        const tsr__lora_module *m = &lora->modules[i];
-        for (*which = 'A'; *which <= 'B'; ++*which) {
-            if (tsr__lora_find_place(lora->stack, m, false, place) != TSR_OK)
-                return NULL;
-            tsr__lora_file_name(place, false, *which, own);
-            if (strcmp(own, name) == 0)
-                return tsr__lora_find_place(lora->stack, m, true, place) == TSR_OK ? m : NULL;
-        }
-    }
-    return NULL;
-}
-
 /* The number that llama.cpp divides by the rank to get the scale. */
 static double alpha_of(const tsr_lora *lora, const tsr__lora_module *m)
 {
@@ -238,6 +241,7 @@ typedef struct gguf_file {
     tsr__gguf_writer writer;
     double alpha; /* of the whole file */
     uint8_t *weights;
+    uint64_t at; /* where the next tensor's values start in `weights` */
 } gguf_file;
 
 static tsr_status put_keys(gguf_file *f)
@@ -250,13 +254,26 @@ static tsr_status put_keys(gguf_file *f)
     return tsr__gguf_put_f32(&f->writer, "adapter.lora.alpha", (float)f->alpha);
 }
 
+/* Finds a tensor of the PEFT file: that of one expert, or of the only matrix. */
+static tsr_status find_source(const gguf_file *f, const tsr__lora_module *m, int64_t expert,
+                              char which, const tsr_shard_param **out)
+{
+    char name[TSR__LORA_NAME];
+    tsr__lora_place place;
+    TSR__TRY(tsr__lora_find_place(f->lora->stack, m, expert, false, &place));
+    tsr__lora_file_name(&place, false, which, name);
+    *out = tsr__model_files_find(&f->from, name);
+    TSR__REQUIRE(*out, "lora: tensor %s is missing", name);
+    return TSR_OK;
+}
+
 /* Copies a tensor's values, in the order and with the factor that the GGUF file needs. */
 static tsr_status copy_values(gguf_file *f, tsr__weight_source *source, const tsr_shard_param *from,
-                              const tsr__lora_module *m, char which, const tsr__lora_place *place,
+                              const tsr__lora_module *m, char which, int64_t interleaved_head,
                               float *out)
 {
     const uint64_t count = (uint64_t)(from->shape[0] * from->shape[1]), bytes = count * 4;
-    if (which == 'A' || place->interleaved_head == 0) {
+    if (which == 'A' || interleaved_head == 0) {
         TSR__TRY(tsr__weight_source_read(source, from, 0, bytes, out));
     } else {
         float *values = tsr__calloc((size_t)count, sizeof *values);
@@ -264,7 +281,7 @@ static tsr_status copy_values(gguf_file *f, tsr__weight_source *source, const ts
             return TSR_ERR_NO_MEMORY;
         const tsr_status status = tsr__weight_source_read(source, from, 0, bytes, values);
         if (status == TSR_OK)
-            interleave(values, from->shape[0], from->shape[1], place->interleaved_head, out);
+            interleave(values, from->shape[0], from->shape[1], interleaved_head, out);
         tsr__free(values);
         TSR__TRY(status);
     }
@@ -274,28 +291,51 @@ static tsr_status copy_values(gguf_file *f, tsr__weight_source *source, const ts
     return TSR_OK;
 }
 
-/* Adds all tensors to the header or, in the second pass, their values to the weights. */
-static tsr_status add_tensors(gguf_file *f, tsr__weight_source *source)
+/* Adds A or B of a module to the header or, in the second pass, its values at f->at to the weights.
+ * Weights that share a tensor follow each other; `last` is the name of the tensor before. */
+static tsr_status add_tensor(gguf_file *f, tsr__weight_source *source, const tsr__lora_module *m,
+                             char which, char last[TSR__LORA_NAME])
 {
-    uint64_t at = 0;
-    for (uint64_t i = 0; i < tsr_shard_list_param_count(f->from.list); i++) {
-        const tsr_shard_param *from = tsr_shard_list_param(f->from.list, i);
-        char name[TSR__LORA_NAME], which;
-        tsr__lora_place place;
-        uint64_t offset = 0, size = 0;
-        const tsr__lora_module *m = module_of(f->lora, from->name, &which, &place);
-        TSR__REQUIRE(m, "lora: there is no module for tensor %s", from->name);
-        tsr__lora_file_name(&place, true, which, name);
-        if (f->weights) {
-            TSR__TRY(copy_values(f, source, from, m, which, &place, (float *)(f->weights + at)));
-            size = (uint64_t)(from->shape[0] * from->shape[1]) * 4;
-            at += (size + TSR__GGUF_ALIGNMENT - 1) / TSR__GGUF_ALIGNMENT * TSR__GGUF_ALIGNMENT;
-            continue;
-        }
+    const int64_t matrices = m->experts > 0 ? m->experts : 1;
+    const tsr_shard_param *from;
+    char name[TSR__LORA_NAME];
+    tsr__lora_place place;
+    uint64_t offset = 0, size = 0;
+    TSR__TRY(tsr__lora_find_place(f->lora->stack, m, 0, true, &place));
+    tsr__lora_file_name(&place, true, which, name);
+    if (strcmp(name, last) == 0)
+        return TSR_OK;
+    strcpy(last, name);
+    TSR__TRY(find_source(f, m, 0, which, &from));
+    if (!f->weights) {
         tsr_shard_param to = *from;
         to.name = name;
-        TSR__TRY(tsr__gguf_put_tensor(&f->writer, &to, &offset, &size));
+        if (m->experts > 0) {
+            to.ndim = 3;
+            to.shape[2] = from->shape[1];
+            to.shape[1] = from->shape[0];
+            to.shape[0] = matrices;
+        }
+        return tsr__gguf_put_tensor(&f->writer, &to, &offset, &size);
     }
+    size = (uint64_t)(from->shape[0] * from->shape[1]) * sizeof(float);
+    for (int64_t e = 0; e < matrices; e++) {
+        TSR__TRY(find_source(f, m, e, which, &from));
+        TSR__TRY(copy_values(f, source, from, m, which, place.interleaved_head,
+                             (float *)(f->weights + f->at + (uint64_t)e * size)));
+    }
+    f->at += tsr__align_up_u64((uint64_t)matrices * size, TSR__GGUF_ALIGNMENT);
+    return TSR_OK;
+}
+
+static tsr_status add_tensors(gguf_file *f, tsr__weight_source *source)
+{
+    char last[2][TSR__LORA_NAME] = {"", ""};
+    f->at = 0;
+    for (size_t i = 0; i < f->lora->module_count; i++)
+        for (int half = 0; half < 2; half++)
+            TSR__TRY(
+                add_tensor(f, source, &f->lora->modules[i], half == 0 ? 'A' : 'B', last[half]));
     return TSR_OK;
 }
 

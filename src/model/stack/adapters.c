@@ -114,6 +114,10 @@ static tsr_status find_usual(const tsr_stack *s, const tsr__stack_adapter **out)
         TSR__REQUIRE(!a->is_enabled || !*out,
                      "stack: a pass has sequences with an adapter of their own, and others, but "
                      "several adapters are enabled");
+        TSR__REQUIRE(!a->is_enabled || !(a->has_head || a->has_experts),
+                     "stack: a pass has sequences with an adapter of their own, but that of the "
+                     "others changes %s",
+                     a->has_head ? "the head" : "experts");
         *out = a->is_enabled ? a : *out;
     }
     return TSR_OK;

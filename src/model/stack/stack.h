@@ -19,9 +19,10 @@ typedef struct tsr__stack_units {
 
 /* The adapters that one tsr_lora has attached to a stack's layers. */
 typedef struct tsr__stack_adapter {
-    tsr_layer *layer;          /* their parameters: a set of tsr__adapters_create */
-    tsr_fsdp *sharded;         /* where the parameters are, as its only unit; NULL: in the layer */
-    bool is_enabled, has_head; /* has_head: the head has an adapter */
+    tsr_layer *layer;  /* their parameters: a set of tsr__adapters_create */
+    tsr_fsdp *sharded; /* where the parameters are, as its only unit; NULL: in the layer */
+    bool is_enabled;
+    bool has_head, has_experts; /* the head, or experts, have an adapter */
     /* dropout of x before A in passes that are followed by a backward pass */
     float dropout;
     uint64_t dropout_seed;

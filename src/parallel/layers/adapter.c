@@ -21,7 +21,7 @@ static void range_of(const tsr__adapter *adapter, int part, int64_t *first, int6
 {
     if (adapter->is_row) {
         *first = 0;
-        *count = adapter->target->output_size;
+        *count = tsr__adapter_linear(adapter)->output_size;
         return;
     }
     const tsr__column_block *block =
@@ -70,7 +70,7 @@ static tsr_status join(const tsr__adapter *adapter, tsr__temps *temps, tsr_tenso
 static tsr_status drop(const tsr__adapter *adapter, tsr_tensor *y2, const tsr_tensor *x2)
 {
     const tsr__row_linear *row = (const tsr__row_linear *)adapter->target;
-    const int64_t strides[2] = {adapter->target->input_size, 1};
+    const int64_t strides[2] = {tsr__adapter_linear(adapter)->input_size, 1};
     const tsr_random_params params = {
         .struct_size = sizeof params,
         .seed = adapter->dropout->seed,
@@ -194,28 +194,34 @@ tsr_status tsr__adapters_forward(const tsr__linear *linear, tsr__temps *temps, c
 
 /* Backward ----------------------------------------------------------------------------------- */
 
+tsr_status tsr__adapter_grad(tsr__adapter *adapter, int index, tsr_tensor **grad, bool *adds)
+{
+    *adds = true;
+    *grad = adapter->contribution[index];
+    if (*grad)
+        return TSR_OK;
+    TSR__TRY(tsr__parameter_need_grad(&adapter->base, index));
+    *grad = adapter->base.parameter[index]->seen.grad;
+    *adds = !adapter->base.parameter[index]->grad_empty;
+    return TSR_OK;
+}
+
 /* grad += factor · dy2ᵀ · x2, where the gradient is that of `rows` of a parameter, or this rank's
  * contribution to it. */
 static tsr_status add_grad(tsr__adapter *adapter, tsr__temps *temps, int index, int part,
                            const tsr_tensor *dy2, const tsr_tensor *x2, float factor)
 {
-    tsr__layer_parameter *parameter = adapter->base.parameter[index];
     const bool is_b = index == adapter->part[part].b;
-    tsr_tensor *grad = adapter->contribution[index], *rows;
-    bool add = true;
-    if (!grad) {
-        TSR__TRY(tsr__parameter_need_grad(&adapter->base, index));
-        grad = parameter->seen.grad;
-        add = !parameter->grad_empty;
-    }
+    tsr_tensor *grad, *rows;
+    bool add;
+    TSR__TRY(tsr__adapter_grad(adapter, index, &grad, &add));
     rows = grad;
     if (is_b)
         TSR__TRY(rows_of(adapter, temps, part, grad, &rows));
     TSR__TRY(
         tsr_matmul(adapter->base.stream, rows, dy2, x2,
                    tsr_matmul_params(.transpose_a = true, .alpha = factor, .accumulate = add)));
-    if (!adapter->contribution[index])
-        parameter->grad_empty = false;
+    tsr__adapter_grad_done(adapter, index);
     return TSR_OK;
 }
 

@@ -15,9 +15,18 @@
 
 #define TSR__MAX_ADAPTED 3 /* the column blocks of a layer: query, key and value */
 
+/* What an adapter is attached to. A mixture of experts has matrices A and B of each expert
+ * (moe_adapters.c), which it divides as it divides their weights. */
+typedef enum tsr__adapter_kind {
+    TSR__ADAPTER_COLUMN, /* a column-parallel layer */
+    TSR__ADAPTER_ROW,    /* a row-parallel layer */
+    TSR__ADAPTER_EXPERTS,
+    TSR__ADAPTER_SHARED /* the shared expert of a mixture */
+} tsr__adapter_kind;
+
 /* The adapter of one column block, or of a row-parallel layer. */
 typedef struct tsr__adapted {
-    int block; /* of a column-parallel layer; 0 in a row-parallel one */
+    int block; /* of a column-parallel layer; 0 in a row-parallel one; a tsr__moe_parameter */
     int a, b;  /* indices of A and B among the adapter's parameters */
     int64_t rank;
     int64_t first; /* the column at which its columns of x Aᵀ start, in those of all parts */
@@ -60,7 +69,8 @@ struct tsr__adapter_bank {
  * then the B of all parts. */
 struct tsr__adapter {
     tsr_layer base;
-    tsr__linear *target; /* the layer to which it is attached */
+    tsr_layer *target; /* the layer to which it is attached */
+    tsr__adapter_kind kind;
     bool is_row, enabled;
     int count, a_count; /* of the parts, and of the matrices A: 1 if all parts have the same one */
     tsr__adapted part[TSR__MAX_ADAPTED];
@@ -85,6 +95,12 @@ typedef struct tsr__adapter_terms {
     int count;
     tsr__adapter_term *term;
 } tsr__adapter_terms;
+
+/* Returns the linear layer to which an adapter is attached. */
+static inline const tsr__linear *tsr__adapter_linear(const tsr__adapter *adapter)
+{
+    return (const tsr__linear *)adapter->target;
+}
 
 /* Returns whether a pass applies an adapter, or, by row, may apply it. */
 static inline bool tsr__adapter_is_active(const tsr__adapter *adapter)
@@ -124,6 +140,17 @@ static inline bool tsr__layer_trains_adapters(const tsr_layer *layer)
         if (tsr__layer_trains_adapters(layer->child[i]))
             return true;
     return false;
+}
+
+/* Gets where to add the gradient of parameter `index`: the gradient, or this rank's contribution to
+ * it; *adds is false if its contents do not count. Call tsr__adapter_grad_done when it has been
+ * written. */
+tsr_status tsr__adapter_grad(tsr__adapter *adapter, int index, tsr_tensor **grad,
+                             bool *adds) TSR_NODISCARD;
+static inline void tsr__adapter_grad_done(tsr__adapter *adapter, int index)
+{
+    if (!adapter->contribution[index])
+        adapter->base.parameter[index]->grad_empty = false;
 }
 
 /* Computes x2 Aᵀ of all enabled adapters of a layer: the terms to add to the product of x2 [m,k],

@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "parallel/internal.h"
+#include "parallel/layers/moe.h"
 #include "tensor/dtype.h"
 
 /* Gradients of parameters that all ranks have ------------------------------------------------ */
@@ -23,7 +24,10 @@ typedef struct adapters {
 
 static int64_t elements_of(const tsr_parameter *seen)
 {
-    return seen->global_shape[0] * seen->global_shape[1];
+    int64_t elements = 1;
+    for (int d = 0; d < seen->ndim; d++)
+        elements *= seen->global_shape[d];
+    return elements;
 }
 
 /* Returns whether this rank computes only a contribution to a parameter's gradient. */
@@ -44,8 +48,8 @@ static tsr_status give_contributions(adapters *set)
                 continue;
             TSR__TRY(
                 tsr_tensor_slice(set->contributions, 0, at, at + elements_of(seen), 1, &range));
-            const tsr_status status =
-                tsr_tensor_reshape(range, 2, seen->global_shape, &adapter->contribution[i]);
+            const tsr_status status = tsr_tensor_reshape(range, seen->ndim, seen->global_shape,
+                                                         &adapter->contribution[i]);
             tsr_tensor_destroy(&range);
             TSR__TRY(status);
             at += elements_of(seen);
@@ -116,12 +120,12 @@ static void finish_adapter(tsr_layer *layer)
         tsr_tensor_destroy(&adapter->contribution[i]);
     if (!adapter->target)
         return;
-    struct tsr__adapter **at = &adapter->target->base.adapters;
+    struct tsr__adapter **at = &adapter->target->adapters;
     while (*at && *at != adapter)
         at = &(*at)->next;
     if (*at)
         *at = adapter->next;
-    tsr__adapter_bank_drop(&adapter->target->base);
+    tsr__adapter_bank_drop(adapter->target);
 }
 
 static void finish_adapters(tsr_layer *layer)
@@ -177,24 +181,53 @@ void tsr__adapters_set_dropout(tsr_layer *layer, float p, uint64_t seed, uint64_
 /* The weight that a part belongs to. */
 static tsr__layer_parameter *weight_of(const tsr__adapter *adapter, int part)
 {
-    const tsr__linear *target = adapter->target;
-    return target->base
-        .parameter[adapter->is_row ? 0
-                                   : tsr__block_parameter((const tsr__column_linear *)target,
-                                                          adapter->part[part].block, TSR__WEIGHT)];
+    const tsr_layer *target = adapter->target;
+    const int block = adapter->part[part].block;
+    int index = 0;
+    if (adapter->kind == TSR__ADAPTER_COLUMN)
+        index = tsr__block_parameter((const tsr__column_linear *)target, block, TSR__WEIGHT);
+    else if (adapter->kind != TSR__ADAPTER_ROW)
+        index = ((const tsr__moe *)target)->index[block];
+    return target->parameter[index];
 }
 
 static tsr_status check_merge(const tsr__adapter *adapter, int part)
 {
     const tsr__layer_parameter *weight = weight_of(adapter, part);
-    TSR__REQUIRE(weight->seen.tensor, "%s: %s has no memory", adapter->target->base.who,
-                 weight->name);
+    TSR__REQUIRE(weight->seen.tensor, "%s: %s has no memory", adapter->target->who, weight->name);
     const tsr_dtype dtype = tsr_tensor_layout(weight->seen.tensor)->dtype;
     if (tsr__dtype_is_block(dtype))
         return tsr__fail(TSR_ERR_UNSUPPORTED,
                          "%s: %s is %s; an adapter can be merged into floats only",
-                         adapter->target->base.who, weight->name, tsr_dtype_name(dtype));
+                         adapter->target->who, weight->name, tsr_dtype_name(dtype));
     return TSR_OK;
+}
+
+/* weight += scale · b a. */
+static tsr_status merge_matrix(tsr_stream *stream, tsr_tensor *weight, const tsr_tensor *b,
+                               const tsr_tensor *a, float scale)
+{
+    return tsr_matmul(stream, weight, b, a, tsr_matmul_params(.alpha = scale, .accumulate = true));
+}
+
+/* merge_matrix for each expert that this rank has. */
+static tsr_status merge_experts(tsr_stream *stream, tsr_tensor *weight, const tsr_tensor *b,
+                                const tsr_tensor *a, float scale)
+{
+    tsr_status status = TSR_OK;
+    for (int64_t e = 0; status == TSR_OK && e < tsr_tensor_layout(weight)->shape[0]; e++) {
+        tsr_tensor *own[3] = {NULL, NULL, NULL};
+        status = tsr_tensor_select(weight, 0, e, &own[0]);
+        if (status == TSR_OK)
+            status = tsr_tensor_select(b, 0, e, &own[1]);
+        if (status == TSR_OK)
+            status = tsr_tensor_select(a, 0, e, &own[2]);
+        if (status == TSR_OK)
+            status = merge_matrix(stream, own[0], own[1], own[2], scale);
+        for (int i = 0; i < 3; i++)
+            tsr_tensor_destroy(&own[i]);
+    }
+    return status;
 }
 
 tsr_status tsr__adapters_merge(tsr_layer *layer)
@@ -208,10 +241,12 @@ tsr_status tsr__adapters_merge(tsr_layer *layer)
             const tsr__adapted *part = &adapter->part[i];
             TSR__TRY(tsr__parameter_require(layer->child[c], part->a));
             TSR__TRY(tsr__parameter_require(layer->child[c], part->b));
-            TSR__TRY(tsr_matmul(layer->stream, weight_of(adapter, i)->seen.tensor,
-                                layer->child[c]->parameter[part->b]->seen.tensor,
-                                layer->child[c]->parameter[part->a]->seen.tensor,
-                                tsr_matmul_params(.alpha = part->scale, .accumulate = true)));
+            const tsr_tensor *a = layer->child[c]->parameter[part->a]->seen.tensor,
+                             *b = layer->child[c]->parameter[part->b]->seen.tensor;
+            tsr_tensor *weight = weight_of(adapter, i)->seen.tensor;
+            TSR__TRY(adapter->kind == TSR__ADAPTER_EXPERTS
+                         ? merge_experts(layer->stream, weight, b, a, part->scale)
+                         : merge_matrix(layer->stream, weight, b, a, part->scale));
         }
     }
     return TSR_OK;
@@ -227,10 +262,17 @@ static bool ends_in(const char *full, const char *name)
            strcmp(full + length - suffix, name) == 0;
 }
 
-/* Finds the linear layer that has the weight called `name` itself, and the weight's index. */
+static bool is_moe(const tsr_layer *layer)
+{
+    return layer->type->forward_added == tsr__moe_forward_added;
+}
+
+/* Finds the linear layer or mixture of experts that has the weight called `name` itself, and the
+ * weight's index. */
 static tsr_layer *owner_of(tsr_layer *layer, const char *name, int *index)
 {
-    if (layer->type->forward == tsr__column_forward || layer->type->forward == tsr__row_forward)
+    if (layer->type->forward == tsr__column_forward || layer->type->forward == tsr__row_forward ||
+        is_moe(layer))
         for (int i = 0; i < layer->parameter_count; i++)
             if (ends_in(layer->parameter[i]->name, name)) {
                 *index = i;
@@ -244,55 +286,90 @@ static tsr_layer *owner_of(tsr_layer *layer, const char *name, int *index)
     return NULL;
 }
 
-/* Adds A or B of a part, which is not divided along dimension 0 or 1 if shard_dim is -1. */
-static tsr_status add_parameter(tsr__adapter *adapter, const char *name, int64_t rows,
-                                int64_t columns, int shard_dim, const tsr__division *division,
-                                tsr_init kind, const uint64_t *seed)
+/* Adds A or B of a part: [rows, columns] or, with experts, [experts, rows, columns]. It is not
+ * divided if shard_dim is -1. */
+static tsr_status add_parameter(tsr__adapter *adapter, const char *name, int64_t experts,
+                                const int64_t sizes[2], int shard_dim,
+                                const tsr__division *division, tsr_init kind, const uint64_t *seed)
 {
-    return tsr__parameter_add(
-        &adapter->base, &(tsr__parameter_spec){.name = name,
-                                               .dtype = TSR_F32,
-                                               .grad_dtype = TSR_F32,
-                                               .ndim = 2,
-                                               .shape = {rows, columns},
-                                               .shard_dim = shard_dim,
-                                               .division = division,
-                                               .init = {.struct_size = sizeof(tsr_init_params),
-                                                        .kind = seed ? kind : TSR_INIT_NONE,
-                                                        .seed = seed ? *seed : 0},
-                                               .fan_in = columns,
-                                               .fan_out = rows});
+    tsr__parameter_spec spec = {.name = name,
+                                .dtype = TSR_F32,
+                                .grad_dtype = TSR_F32,
+                                .shard_dim = shard_dim,
+                                .division = division,
+                                .init = {.struct_size = sizeof(tsr_init_params),
+                                         .kind = seed ? kind : TSR_INIT_NONE,
+                                         .seed = seed ? *seed : 0},
+                                .fan_in = sizes[1],
+                                .fan_out = sizes[0]};
+    if (experts > 0)
+        spec.shape[spec.ndim++] = experts;
+    spec.shape[spec.ndim++] = sizes[0];
+    spec.shape[spec.ndim++] = sizes[1];
+    return tsr__parameter_add(&adapter->base, &spec);
 }
 
-static tsr_status add_parameters(tsr__adapter *adapter, const tsr__adapter_part *parts,
-                                 const uint64_t *seed)
+static tsr_status add_linear(tsr__adapter *adapter, const tsr__adapter_part *parts,
+                             const uint64_t *seed)
 {
-    const tsr__row_linear *row = (const tsr__row_linear *)adapter->target;
-    const tsr__column_linear *column = (const tsr__column_linear *)adapter->target;
+    const tsr__linear *linear = tsr__adapter_linear(adapter);
+    const tsr__row_linear *row = (const tsr__row_linear *)linear;
+    const tsr__column_linear *column = (const tsr__column_linear *)linear;
     for (int i = 0; i < adapter->a_count; i++)
-        TSR__TRY(add_parameter(adapter, parts[i].name_a, parts[i].rank, adapter->target->input_size,
-                               adapter->is_row ? 1 : -1,
-                               adapter->is_row ? &row->weight_division : NULL, TSR_INIT_TORCH,
-                               seed));
+        TSR__TRY(
+            add_parameter(adapter, parts[i].name_a, 0,
+                          (int64_t[]){parts[i].rank, linear->input_size}, adapter->is_row ? 1 : -1,
+                          adapter->is_row ? &row->weight_division : NULL, TSR_INIT_TORCH, seed));
     for (int i = 0; i < adapter->count; i++) {
         if (adapter->is_row) {
-            TSR__TRY(add_parameter(adapter, parts[i].name_b, adapter->target->output_size,
-                                   parts[i].rank, -1, NULL, TSR_INIT_ZEROS, seed));
+            TSR__TRY(add_parameter(adapter, parts[i].name_b, 0,
+                                   (int64_t[]){linear->output_size, parts[i].rank}, -1, NULL,
+                                   TSR_INIT_ZEROS, seed));
             continue;
         }
         const tsr__column_block *block = &column->block[adapter->part[i].block];
-        TSR__TRY(add_parameter(adapter, parts[i].name_b, block->output_size, parts[i].rank,
+        TSR__TRY(add_parameter(adapter, parts[i].name_b, 0,
+                               (int64_t[]){block->output_size, parts[i].rank},
                                block->replicated ? -1 : 0, &block->division, TSR_INIT_ZEROS, seed));
     }
     return TSR_OK;
 }
 
-/* Allocates one tensor for A of all parts, and one for B of each. */
+/* Adds A of all parts and then B of all parts, divided as the weights are: by experts; or by hidden
+ * features, which are columns of A of down, and rows of B of gate and up. */
+static tsr_status add_mixture(tsr__adapter *adapter, const tsr__adapter_part *parts,
+                              const uint64_t *seed)
+{
+    const tsr__moe *m = (const tsr__moe *)adapter->target;
+    const bool shared = adapter->kind == TSR__ADAPTER_SHARED, whole = !shared && m->by_experts;
+    const tsr__division *division = shared ? &m->shared_division : &m->division;
+    const int64_t experts = shared ? 0 : m->experts;
+    const int first = shared ? 0 : 1; /* the dimension of rows */
+    for (int half = 0; half < 2; half++)
+        for (int i = 0; i < adapter->count; i++) {
+            const int which = adapter->part[i].block;
+            const bool is_down = which == TSR__MOE_DOWN || which == TSR__MOE_SHARED_DOWN,
+                       divided = half == 0 ? is_down : !is_down;
+            const int64_t *shape = weight_of(adapter, i)->seen.global_shape + first,
+                          sizes[2][2] = {{parts[i].rank, shape[1]}, {shape[0], parts[i].rank}};
+            const int dim = whole ? 0 : !divided ? -1 : half == 0 ? first + 1 : first;
+            TSR__TRY(add_parameter(adapter, half == 0 ? parts[i].name_a : parts[i].name_b, experts,
+                                   sizes[half], dim, division,
+                                   half == 0 ? TSR_INIT_TORCH : TSR_INIT_ZEROS, seed));
+        }
+    return TSR_OK;
+}
+
+/* Allocates one tensor for A of all parts, and one for B of each; of experts, one for each. */
 static tsr_status allocate(tsr__adapter *adapter)
 {
     tsr_layer *layer = &adapter->base;
     int64_t shape[TSR__PARAMETER_DIMS];
     tsr_tensor *joint = NULL;
+    for (int i = 0; adapter->kind >= TSR__ADAPTER_EXPERTS && i < layer->parameter_count; i++)
+        TSR__TRY(tsr__parameter_allocate(layer, i));
+    if (adapter->kind >= TSR__ADAPTER_EXPERTS)
+        return TSR_OK;
     tsr__parameter_shape(layer->parameter[0], shape);
     shape[0] = adapter->ranks;
     TSR__TRY(tsr_tensor_create(layer->device, TSR_F32, 2, shape, &joint));
@@ -315,11 +392,15 @@ static tsr_status init_adapter(tsr__adapter *adapter, const adapters *set, tsr_l
                                const tsr__adapter_part *parts, const int *blocks, int count,
                                const uint64_t *seed)
 {
-    adapter->target = (tsr__linear *)target;
+    adapter->target = target;
     adapter->dropout = &set->dropout;
     adapter->choice = &set->choice;
     adapter->mask = tsr__hash(TSR__HASH_START, parts[0].name_a, strlen(parts[0].name_a));
     adapter->is_row = target->type->forward == tsr__row_forward;
+    adapter->kind = adapter->is_row                          ? TSR__ADAPTER_ROW
+                    : !is_moe(target)                        ? TSR__ADAPTER_COLUMN
+                    : blocks[0] >= (int)TSR__MOE_SHARED_GATE ? TSR__ADAPTER_SHARED
+                                                             : TSR__ADAPTER_EXPERTS;
     adapter->enabled = true;
     adapter->count = count;
     adapter->a_count = count > 1 && strcmp(parts[0].name_a, parts[1].name_a) == 0 ? 1 : count;
@@ -333,7 +414,8 @@ static tsr_status init_adapter(tsr__adapter *adapter, const adapters *set, tsr_l
                                           .scale = parts[i].scale};
         adapter->ranks += has_a ? parts[i].rank : 0;
     }
-    TSR__TRY(add_parameters(adapter, parts, seed));
+    TSR__TRY(adapter->kind >= TSR__ADAPTER_EXPERTS ? add_mixture(adapter, parts, seed)
+                                                   : add_linear(adapter, parts, seed));
     TSR__TRY(allocate(adapter));
     struct tsr__adapter **at = &target->adapters;
     while (*at)
@@ -357,15 +439,15 @@ static tsr_status attach(tsr_layer *set, tsr_layer *target, const tsr__adapter_p
     return tsr__layer_add_child(set, layer);
 }
 
-bool tsr__adapters_find(tsr_layer *layer, const char *weight, int64_t *inputs, int64_t *outputs)
+/* Returns the number of the column block that has a weight, or its tsr__moe_parameter. */
+static int block_of(const tsr_layer *owner, int index)
 {
-    int index = 0;
-    tsr_layer *owner = owner_of(layer, weight, &index);
-    if (!owner)
-        return false;
-    *outputs = owner->parameter[index]->seen.global_shape[0];
-    *inputs = owner->parameter[index]->seen.global_shape[1];
-    return true;
+    int which = 0;
+    if (!is_moe(owner))
+        return index / (((const tsr__linear *)owner)->has_bias ? 2 : 1);
+    while (((const tsr__moe *)owner)->index[which] != index)
+        which++;
+    return which;
 }
 
 tsr_status tsr__adapters_attach(tsr_layer *set, tsr_layer *layer, int count,
@@ -376,10 +458,11 @@ tsr_status tsr__adapters_attach(tsr_layer *set, tsr_layer *layer, int count,
         tsr_layer *target = owner_of(layer, parts[i].weight, &index);
         TSR__REQUIRE(target, "%s: it has no weight '%s' that can have an adapter", layer->who,
                      parts[i].weight);
-        const int each = ((const tsr__linear *)target)->has_bias ? 2 : 1;
+        const int ndim = target->parameter[index]->seen.ndim; /* 3: of experts */
         while (next < count && next - i < TSR__MAX_ADAPTED &&
-               owner_of(layer, parts[next].weight, &index) == target) {
-            blocks[next - i] = index / each;
+               owner_of(layer, parts[next].weight, &index) == target &&
+               target->parameter[index]->seen.ndim == ndim) {
+            blocks[next - i] = block_of(target, index);
             next++;
         }
         TSR__TRY(attach(set, target, &parts[i], blocks, next - i, seed));

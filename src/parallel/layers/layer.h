@@ -16,6 +16,7 @@
  *     moe.c                   creates a mixture of experts
  *     moe_forward.c           its forward pass
  *     moe_backward.c          its backward pass
+ *     moe_adapters.c          low-rank adapters of its experts
  *     moe_exchange.c          sends tokens to the data-parallel ranks that have their experts
  *     overlapped_product.c    a product whose chunks are summed over the ranks while the device
  *                             computes the next chunk

@@ -1,5 +1,6 @@
 /* The layer of a mixture of experts. moe.c creates it; moe_forward.c and moe_backward.c have its
- * passes, and moe_exchange.c what data-parallel ranks send if they divide the experts. */
+ * passes, moe_adapters.c the low-rank adapters of experts, and moe_exchange.c what data-parallel
+ * ranks send if they divide the experts. */
 #ifndef TSR_PARALLEL_LAYERS_MOE_H
 #define TSR_PARALLEL_LAYERS_MOE_H
 
@@ -84,6 +85,31 @@ tsr_status tsr__moe_shared_pairs(const tsr__moe *m, tsr__temps *temps, int64_t t
                                  tsr_tensor **weights) TSR_NODISCARD;
 /* Sums `tensor` over the ranks; `kind` is the dtype of activations on the wire, or 0. */
 tsr_status tsr__moe_reduce(const tsr__moe *m, tsr_tensor *tensor, tsr_dtype wire) TSR_NODISCARD;
+
+/* moe_adapters.c: low-rank adapters of the experts (adapter.h). */
+
+/* The pairs of a pass, and the weights of their experts. */
+typedef struct tsr__moe_pairs {
+    int64_t chosen;
+    const tsr_tensor *ids, *order, *offsets, *weights;
+} tsr__moe_pairs;
+/* Returns whether a pass applies adapters of the experts, or of the shared expert. */
+bool tsr__moe_is_adapted(const tsr__moe *m, bool shared);
+/* Checks that the adapters can be applied. */
+tsr_status tsr__moe_check_adapters(const tsr__moe *m) TSR_NODISCARD;
+/* y += what the adapters of a weight add to x · weightᵀ; of down, to the weighted sum over the
+ * experts. Weights of the shared expert have rows of tokens; `pairs` is not used. */
+tsr_status tsr__moe_adapters_forward(const tsr__moe *m, tsr__temps *temps,
+                                     const tsr__moe_pairs *pairs, tsr__moe_parameter which,
+                                     const tsr_tensor *x, tsr_tensor *y) TSR_NODISCARD;
+/* dx += the gradient of x, of which dx has the rows of pairs, through the adapters of a weight. */
+tsr_status tsr__moe_adapters_input_grad(const tsr__moe *m, tsr__temps *temps,
+                                        const tsr__moe_pairs *pairs, tsr__moe_parameter which,
+                                        const tsr_tensor *dy, tsr_tensor *dx) TSR_NODISCARD;
+/* Adds the gradients of the adapters of a weight. Of down, x is multiplied by the weights. */
+tsr_status tsr__moe_adapters_grads(const tsr__moe *m, tsr__temps *temps,
+                                   const tsr__moe_pairs *pairs, tsr__moe_parameter which,
+                                   const tsr_tensor *dy, const tsr_tensor *x) TSR_NODISCARD;
 
 /* moe_exchange.c: if data-parallel ranks divide the experts, each rank sends the rows of its pairs
  * to the ranks that have their experts, and gets the results back. Pairs are sent in the order of

@@ -117,6 +117,12 @@ static tsr_status add_bias_part(const backward_pass *p)
     return tsr_axpy(m->base.stream, result, 1, products);
 }
 
+static tsr__moe_pairs pairs_of(const backward_pass *p)
+{
+    return (tsr__moe_pairs){p->chosen, kept(p, TSR__SAVED_HERE), kept(p, TSR__SAVED_ORDER),
+                            kept(p, TSR__SAVED_OFFSETS), p->weights};
+}
+
 /* Adds the experts' part of dx. */
 static tsr_status multiply_back(const backward_pass *p, const tsr_tensor *dgate,
                                 const tsr_tensor *dup)
@@ -139,6 +145,9 @@ static tsr_status multiply_back(const backward_pass *p, const tsr_tensor *dgate,
         tsr_matmul_grouped(stream, rows, dup, up, here,
                            tsr_matmul_grouped_params(.order = order, .offsets = offsets,
                                                      .transpose_w = true, .accumulate = true)));
+    const tsr__moe_pairs pairs = pairs_of(p);
+    TSR__TRY(tsr__moe_adapters_input_grad(m, p->temps, &pairs, TSR__MOE_GATE, dgate, rows));
+    TSR__TRY(tsr__moe_adapters_input_grad(m, p->temps, &pairs, TSR__MOE_UP, dup, rows));
     return tsr__pair_sum(stream, p->dx2, rows, here, p->experts, NULL, false);
 }
 
@@ -157,6 +166,8 @@ static tsr_status experts_backward(backward_pass *p)
                                 tsr_matmul_grouped_params(.order = kept(p, TSR__SAVED_ORDER),
                                                           .offsets = kept(p, TSR__SAVED_OFFSETS),
                                                           .transpose_w = true)));
+    const tsr__moe_pairs pairs = pairs_of(p);
+    TSR__TRY(tsr__moe_adapters_input_grad(m, p->temps, &pairs, TSR__MOE_DOWN, p->dy2, da));
     TSR__TRY(
         tsr__pair_activate(m->base.stream, &(tsr__pair_activation){.ids = kept(p, TSR__SAVED_HERE),
                                                                    .hidden = p->saved->hidden,
@@ -173,6 +184,9 @@ static tsr_status experts_backward(backward_pass *p)
     TSR__TRY(tsr__temp_slice(p->temps, dhidden, 2, features, features, &dup));
     if (!m->base.frozen)
         TSR__TRY(add_expert_grads(p, weighted, dgate, dup));
+    TSR__TRY(tsr__moe_adapters_grads(m, p->temps, &pairs, TSR__MOE_DOWN, p->dy2, weighted));
+    TSR__TRY(tsr__moe_adapters_grads(m, p->temps, &pairs, TSR__MOE_GATE, dgate, p->x2));
+    TSR__TRY(tsr__moe_adapters_grads(m, p->temps, &pairs, TSR__MOE_UP, dup, p->x2));
     return multiply_back(p, dgate, dup);
 }
 
@@ -243,6 +257,7 @@ static tsr_status shared_backward(backward_pass *p)
     TSR__TRY(tsr__temp_reshape(p->temps, dhidden, 2, flat_wide, &dhidden2));
     TSR__TRY(weight_floats(p, TSR__MOE_SHARED_DOWN, &down));
     TSR__TRY(tsr_matmul(stream, da2, p->dy2, down, NULL));
+    TSR__TRY(tsr__moe_adapters_input_grad(m, p->temps, NULL, TSR__MOE_SHARED_DOWN, p->dy2, da2));
     TSR__TRY(tsr__pair_activate(stream, &(tsr__pair_activation){.ids = ids,
                                                                 .hidden = hidden,
                                                                 .y = weighted,
@@ -263,8 +278,13 @@ static tsr_status shared_backward(backward_pass *p)
             tsr__parameter_add_weight_grad(&m->base, index[TSR__MOE_SHARED_GATE], dgate, p->x2));
         TSR__TRY(tsr__parameter_add_weight_grad(&m->base, index[TSR__MOE_SHARED_UP], dup, p->x2));
     }
+    TSR__TRY(tsr__moe_adapters_grads(m, p->temps, NULL, TSR__MOE_SHARED_DOWN, p->dy2, weighted2));
+    TSR__TRY(tsr__moe_adapters_grads(m, p->temps, NULL, TSR__MOE_SHARED_GATE, dgate, p->x2));
+    TSR__TRY(tsr__moe_adapters_grads(m, p->temps, NULL, TSR__MOE_SHARED_UP, dup, p->x2));
     if (!p->dx2)
         return TSR_OK;
+    TSR__TRY(tsr__moe_adapters_input_grad(m, p->temps, NULL, TSR__MOE_SHARED_GATE, dgate, p->dx2));
+    TSR__TRY(tsr__moe_adapters_input_grad(m, p->temps, NULL, TSR__MOE_SHARED_UP, dup, p->dx2));
     TSR__TRY(weight_floats(p, TSR__MOE_SHARED_GATE, &gate));
     TSR__TRY(weight_floats(p, TSR__MOE_SHARED_UP, &up));
     TSR__TRY(tsr_matmul(stream, p->dx2, dgate, gate, tsr_matmul_params(.accumulate = true)));

@@ -59,6 +59,11 @@ static tsr_status sort_pairs(forward_pass *p)
     return tsr_route_sort(p->m->base.stream, p->order, p->offsets, p->here);
 }
 
+static tsr__moe_pairs pairs_of(const forward_pass *p)
+{
+    return (tsr__moe_pairs){p->chosen, p->here, p->order, p->offsets, p->weights};
+}
+
 /* Experts ------------------------------------------------------------------------------------ */
 
 /* Computes act [tokens,chosen,hidden], and keeps gate and up for a backward pass. */
@@ -73,8 +78,9 @@ static tsr_status hidden_features(forward_pass *p, tsr_tensor **act)
                      *up = tsr__moe_tensor(m, TSR__MOE_UP),
                      *gate_bias = tsr__moe_tensor(m, TSR__MOE_GATE_BIAS),
                      *up_bias = tsr__moe_tensor(m, TSR__MOE_UP_BIAS);
+    const tsr__moe_pairs pairs = pairs_of(p);
     TSR__TRY(tsr__temp_new(p->temps, p->dtype, 3, narrow, act));
-    if (!p->saved)
+    if (!p->saved && !tsr__moe_is_adapted(m, false))
         return tsr_matmul_grouped(
             stream, *act, p->x2, gate, p->here,
             tsr_matmul_grouped_params(.order = p->order, .offsets = p->offsets, .bias = gate_bias,
@@ -86,11 +92,14 @@ static tsr_status hidden_features(forward_pass *p, tsr_tensor **act)
     TSR__TRY(tsr_matmul_grouped(
         stream, part, p->x2, gate, p->here,
         tsr_matmul_grouped_params(.order = p->order, .offsets = p->offsets, .bias = gate_bias)));
+    TSR__TRY(tsr__moe_adapters_forward(m, p->temps, &pairs, TSR__MOE_GATE, p->x2, part));
     TSR__TRY(tsr__temp_slice(p->temps, hidden, 2, features, features, &part));
     TSR__TRY(tsr_matmul_grouped(
         stream, part, p->x2, up, p->here,
         tsr_matmul_grouped_params(.order = p->order, .offsets = p->offsets, .bias = up_bias)));
-    TSR__TRY(tsr__keep(hidden, &p->saved->hidden));
+    TSR__TRY(tsr__moe_adapters_forward(m, p->temps, &pairs, TSR__MOE_UP, p->x2, part));
+    if (p->saved)
+        TSR__TRY(tsr__keep(hidden, &p->saved->hidden));
     return tsr__pair_activate(stream, &(tsr__pair_activation){.ids = p->here,
                                                               .hidden = hidden,
                                                               .y = *act,
@@ -152,6 +161,12 @@ static tsr_status shared_matrix(const forward_pass *p, tsr__moe_parameter which,
     return tsr__temp_reshape(p->temps, weight, 3, (int64_t[]){1, l->shape[0], l->shape[1]}, out);
 }
 
+/* Returns whether the shared expert is multiplied as a matrix of one expert. */
+static bool shared_is_grouped(const forward_pass *p)
+{
+    return p->tokens <= FEW_TOKENS && !p->saved && !tsr__moe_is_adapted(p->m, true);
+}
+
 /* Computes gate and up of the shared expert in one product, and keeps them for a backward pass. */
 static tsr_status shared_features(forward_pass *p, const tsr_tensor *ids, tsr_tensor *act)
 {
@@ -160,7 +175,7 @@ static tsr_status shared_features(forward_pass *p, const tsr_tensor *ids, tsr_te
     const int64_t features = m->shared_division.length;
     const int64_t wide[] = {p->tokens, 2 * features}, wide_pairs[] = {p->tokens, 1, 2 * features};
     tsr_tensor *gate, *up, *hidden, *part;
-    if (p->tokens <= FEW_TOKENS && !p->saved) {
+    if (shared_is_grouped(p)) {
         TSR__TRY(shared_matrix(p, TSR__MOE_SHARED_GATE, &gate));
         TSR__TRY(shared_matrix(p, TSR__MOE_SHARED_UP, &up));
         return tsr_matmul_grouped(
@@ -171,9 +186,11 @@ static tsr_status shared_features(forward_pass *p, const tsr_tensor *ids, tsr_te
     TSR__TRY(tsr__temp_slice(p->temps, hidden, 1, 0, features, &part));
     TSR__TRY(tsr_matmul(stream, part, p->x2, tsr__moe_tensor(m, TSR__MOE_SHARED_GATE),
                         tsr_matmul_params(.transpose_b = true)));
+    TSR__TRY(tsr__moe_adapters_forward(m, p->temps, NULL, TSR__MOE_SHARED_GATE, p->x2, part));
     TSR__TRY(tsr__temp_slice(p->temps, hidden, 1, features, features, &part));
     TSR__TRY(tsr_matmul(stream, part, p->x2, tsr__moe_tensor(m, TSR__MOE_SHARED_UP),
                         tsr_matmul_params(.transpose_b = true)));
+    TSR__TRY(tsr__moe_adapters_forward(m, p->temps, NULL, TSR__MOE_SHARED_UP, p->x2, part));
     if (p->saved)
         TSR__TRY(tsr__keep(hidden, &p->saved->expert[TSR__SAVED_SHARED_HIDDEN]));
     TSR__TRY(tsr__temp_reshape(p->temps, hidden, 3, wide_pairs, &hidden));
@@ -199,7 +216,7 @@ static tsr_status add_shared_expert(forward_pass *p, tsr_tensor *y2)
     TSR__TRY(tsr__moe_shared_pairs(m, p->temps, p->tokens, gates, &ids, &weights));
     TSR__TRY(tsr__temp_new(p->temps, p->dtype, 3, narrow, &act));
     TSR__TRY(shared_features(p, ids, act));
-    if (p->tokens <= FEW_TOKENS && !p->saved) {
+    if (shared_is_grouped(p)) {
         TSR__TRY(shared_matrix(p, TSR__MOE_SHARED_DOWN, &down));
         return tsr_matmul_grouped(
             stream, y2, act, down, ids,
@@ -211,8 +228,9 @@ static tsr_status add_shared_expert(forward_pass *p, tsr_tensor *y2)
     } else {
         TSR__TRY(tsr__temp_reshape(p->temps, act, 2, flat, &act2));
     }
-    return tsr_matmul(stream, y2, act2, tsr__moe_tensor(m, TSR__MOE_SHARED_DOWN),
-                      tsr_matmul_params(.transpose_b = true, .accumulate = true));
+    TSR__TRY(tsr_matmul(stream, y2, act2, tsr__moe_tensor(m, TSR__MOE_SHARED_DOWN),
+                        tsr_matmul_params(.transpose_b = true, .accumulate = true)));
+    return tsr__moe_adapters_forward(m, p->temps, NULL, TSR__MOE_SHARED_DOWN, act2, y2);
 }
 
 /* The pass ----------------------------------------------------------------------------------- */
@@ -238,13 +256,15 @@ static tsr_status sum_experts(forward_pass *p, tsr_tensor *sum, const tsr_tensor
     tsr_tensor *act;
     TSR__TRY(sort_pairs(p));
     TSR__TRY(hidden_features(p, &act));
-    return tsr__matmul_grouped_added(
+    TSR__TRY(tsr__matmul_grouped_added(
         m->base.stream, sum, act, tsr__moe_tensor(m, TSR__MOE_DOWN), p->here,
         tsr_matmul_grouped_params(.order = p->order, .offsets = p->offsets, .weights = p->weights,
                                   .bias = tsr__moe_adds_bias(m)
                                               ? tsr__moe_tensor(m, TSR__MOE_DOWN_BIAS)
                                               : NULL),
-        added2);
+        added2));
+    const tsr__moe_pairs pairs = pairs_of(p);
+    return tsr__moe_adapters_forward(m, p->temps, &pairs, TSR__MOE_DOWN, act, sum);
 }
 
 /* Computes the rows that arrive, sends them back, and sums those of this rank's tokens. */
@@ -298,6 +318,7 @@ static tsr_status run_forward(forward_pass *p, const tsr_tensor *x, const tsr_te
     const bool wide_sum = m->reduce_f32 && m->base.size > 1 && p->dtype != TSR_F32;
     const bool divided = tsr__moe_over_data(m)->group != NULL;
     tsr_tensor *out, *out2, *sum, *added2 = NULL;
+    TSR__TRY(tsr__moe_check_adapters(m));
     TSR__TRY(choose(p));
     TSR__TRY(tsr__temp_new(p->temps, p->dtype, layout->ndim, layout->shape, &out));
     TSR__TRY(tsr__temp_reshape(p->temps, out, 2, flat, &out2));

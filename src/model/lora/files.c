@@ -1,4 +1,4 @@
-#include "model/convert/adapter.h"
+#include "model/lora/files.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -15,7 +15,7 @@
 
 /* Opening -------------------------------------------------------------------------------------- */
 
-static tsr_status read_metadata(tsr__adapter *a, tsr__file *file)
+static tsr_status read_metadata(tsr__adapter_file *a, tsr__file *file)
 {
     enum { TYPE, KIND, ARCHITECTURE, ALPHA, COUNT };
     char text[TSR_SHARD_MAX_NAME + 1];
@@ -25,27 +25,27 @@ static tsr_status read_metadata(tsr__adapter *a, tsr__file *file)
                                      [ALPHA] = {.key = "adapter.lora.alpha"}};
     TSR__TRY(tsr__gguf_look_up(file, &a->files.list->keys, values, COUNT));
     for (int i = 0; i < COUNT; i++)
-        TSR__REQUIRE(values[i].found, "adapter: %s is no adapter: it has no %s", a->files.weights,
+        TSR__REQUIRE(values[i].found, "lora: %s is no adapter: it has no %s", a->files.weights,
                      values[i].key);
     TSR__TRY(tsr__gguf_name_of(file, &values[TYPE], text));
-    TSR__REQUIRE(strcmp(text, "adapter") == 0,
-                 "adapter: %s is no adapter: its general.type is '%s'", a->files.weights, text);
+    TSR__REQUIRE(strcmp(text, "adapter") == 0, "lora: %s is no adapter: its general.type is '%s'",
+                 a->files.weights, text);
     TSR__TRY(tsr__gguf_name_of(file, &values[KIND], text));
     if (strcmp(text, "lora") != 0)
-        return tsr__fail(TSR_ERR_UNSUPPORTED, "adapter: adapter.type is '%s'; lora is supported",
+        return tsr__fail(TSR_ERR_UNSUPPORTED, "lora: adapter.type is '%s'; lora is supported",
                          text);
     TSR__TRY(tsr__gguf_name_of(file, &values[ARCHITECTURE], a->architecture));
     TSR__TRY(tsr__gguf_real(file, &values[ALPHA], &a->config.alpha));
     TSR__REQUIRE(a->config.alpha >= 0 && a->config.alpha <= TSR__LORA_MAX_ALPHA,
-                 "adapter: adapter.lora.alpha is %g", a->config.alpha);
+                 "lora: adapter.lora.alpha is %g", a->config.alpha);
     return TSR_OK;
 }
 
-static tsr_status open_gguf(tsr__adapter *a, const char *path)
+static tsr_status open_gguf(tsr__adapter_file *a, const char *path)
 {
     tsr__file file;
     TSR__TRY(tsr__model_files_open_weights(path, &a->files));
-    TSR__REQUIRE(a->files.gguf, "adapter: %s is neither a PEFT folder nor a GGUF file", path);
+    TSR__REQUIRE(a->files.gguf, "lora: %s is neither a PEFT folder nor a GGUF file", path);
     TSR__TRY(tsr__file_open(a->files.weights, &file));
     file.what = "gguf";
     const tsr_status status = read_metadata(a, &file);
@@ -53,7 +53,7 @@ static tsr_status open_gguf(tsr__adapter *a, const char *path)
     return status;
 }
 
-static tsr_status open_peft(tsr__adapter *a, const char *folder)
+static tsr_status open_peft(tsr__adapter_file *a, const char *folder)
 {
     char *config = tsr__path_join(folder, "/adapter_config.json"),
          *weights = tsr__path_join(folder, "/adapter_model.safetensors");
@@ -67,20 +67,20 @@ static tsr_status open_peft(tsr__adapter *a, const char *folder)
     return status;
 }
 
-tsr_status tsr__adapter_open(const char *path, tsr__adapter *out)
+tsr_status tsr__adapter_file_open(const char *path, tsr__adapter_file *out)
 {
     struct stat info;
-    *out = (tsr__adapter){0};
-    tsr__weight_source_init("adapter", &out->files, &out->source);
+    *out = (tsr__adapter_file){0};
+    tsr__weight_source_init("lora", &out->files, &out->source);
     TSR__TRY(stat(path, &info) == 0 && S_ISDIR(info.st_mode) ? open_peft(out, path)
                                                              : open_gguf(out, path));
     const uint64_t count = tsr_shard_list_param_count(out->files.list);
-    TSR__REQUIRE(count > 0, "adapter: %s has no tensors", path);
+    TSR__REQUIRE(count > 0, "lora: %s has no tensors", path);
     out->is_used = tsr__calloc((size_t)count, sizeof *out->is_used);
     return out->is_used ? TSR_OK : TSR_ERR_NO_MEMORY;
 }
 
-void tsr__adapter_finish(tsr__adapter *a)
+void tsr__adapter_file_finish(tsr__adapter_file *a)
 {
     tsr__weight_source_finish(&a->source);
     tsr__lora_config_finish(&a->config);
@@ -91,15 +91,15 @@ void tsr__adapter_finish(tsr__adapter *a)
 /* Weights -------------------------------------------------------------------------------------- */
 
 /* Finds A ('a') or B of a weight whose tensor in a model's files has this name. */
-static const tsr_shard_param *find_half(tsr__adapter *a, const char *tensor, char which,
-                                        char name[TSR__WEIGHT_NAME + 48])
+static const tsr_shard_param *find_half(tsr__adapter_file *a, const char *tensor, char which,
+                                        char name[TSR__LORA_NAME])
 {
     const char *ending = strrchr(tensor, '.');
     const int stem = ending ? (int)(ending - tensor) : (int)strlen(tensor);
     if (a->files.gguf)
-        snprintf(name, TSR__WEIGHT_NAME + 48, "%s.lora_%c", tensor, which);
+        snprintf(name, TSR__LORA_NAME, "%s.lora_%c", tensor, which);
     else
-        snprintf(name, TSR__WEIGHT_NAME + 48, "base_model.model.%.*s.lora_%c.weight", stem, tensor,
+        snprintf(name, TSR__LORA_NAME, "base_model.model.%.*s.lora_%c.weight", stem, tensor,
                  which - 'a' + 'A');
     const tsr_shard_param *found = tsr__model_files_find(&a->files, name);
     if (found)
@@ -107,80 +107,108 @@ static const tsr_shard_param *find_half(tsr__adapter *a, const char *tensor, cha
     return found;
 }
 
-static tsr_status check_half(const tsr_shard_param *half, int64_t rows, int64_t columns)
+/* Checks that a tensor is [rows, columns] or, with `matrices`, [matrices, rows, columns]. */
+static tsr_status check_half(const tsr_shard_param *half, int64_t matrices, int64_t rows,
+                             int64_t columns)
 {
-    TSR__TRY(tsr__elements_check(half));
-    TSR__REQUIRE(half->ndim == 2 && half->shape[0] == rows && half->shape[1] == columns,
-                 "adapter: tensor %s is %s; the model needs %s", half->name,
-                 TSR__SHAPE(half->ndim, half->shape), TSR__SHAPE(2, ((int64_t[]){rows, columns})));
-    return TSR_OK;
+    const int64_t needed[3] = {matrices, rows, columns};
+    const int first = matrices > 0 ? 0 : 1, ndim = 3 - first;
+    bool same = half->ndim == ndim;
+    for (int d = 0; same && d < ndim; d++)
+        same = half->shape[d] == needed[first + d];
+    TSR__REQUIRE(same, "lora: tensor %s is %s; the model needs %s", half->name,
+                 TSR__SHAPE(half->ndim, half->shape), TSR__SHAPE(ndim, needed + first));
+    return tsr__elements_check(half);
 }
 
 /* Checks rank and alpha, and computes the scale. `module` is the weight's name for PEFT. */
-static tsr_status set_scale(const tsr__adapter *a, const char *module, tsr__adapter_module *m)
+static tsr_status set_scale(const tsr__adapter_file *a, const char *module, tsr__adapter_module *m)
 {
     const tsr__lora_config *config = &a->config;
     const double rank = (double)m->rank;
     if (a->files.gguf) { /* as llama.cpp: without alpha, the scale is 1 */
-        m->scale = config->alpha > 0 ? config->alpha / rank : 1;
+        m->alpha = config->alpha > 0 ? config->alpha : rank;
+        m->scale = m->alpha / rank;
         return TSR_OK;
     }
-    const double wanted = tsr__lora_pattern_value(config->ranks, config->rank_count, module,
-                                                  (double)config->rank),
-                 alpha = tsr__lora_pattern_value(config->alphas, config->alpha_count, module,
-                                                 config->alpha);
+    const double wanted =
+        tsr__lora_pattern_value(config->ranks, config->rank_count, module, (double)config->rank);
     TSR__REQUIRE(rank == wanted,
-                 "adapter: tensor %s has rank %" PRId64 "; adapter_config.json says %g", m->a->name,
+                 "lora: tensor %s has rank %" PRId64 "; adapter_config.json says %g", m->a->name,
                  m->rank, wanted);
-    m->scale = alpha / (config->rank_stabilised ? sqrt(rank) : rank);
+    m->alpha = tsr__lora_pattern_value(config->alphas, config->alpha_count, module, config->alpha);
+    m->scale = m->alpha / (config->rank_stabilised ? sqrt(rank) : rank);
     return TSR_OK;
 }
 
-tsr_status tsr__adapter_find(tsr__adapter *a, const tsr__weights *model, int layer,
-                             const tsr__parameter *p, tsr__adapter_module *out)
+/* Gives the place of a weight in a model's files of the adapter's format. Returns false for a
+ * parameter that has no adapter. */
+static bool find_place(const tsr__adapter_file *a, const tsr_model_config *config, int layer,
+                       const tsr__parameter *p, int64_t expert, tsr__weight *place,
+                       char tensor[TSR__WEIGHT_NAME])
 {
+    const tsr__family *family = tsr__family_by_name(config->architecture);
     const tsr__model_files files = {.gguf = a->files.gguf};
-    const tsr__weights weights = {.files = &files,
-                                  .config = model->config,
-                                  .family = model->family,
-                                  .prefix = model->family->hf_prefix};
-    char tensor[TSR__WEIGHT_NAME], names[2][TSR__WEIGHT_NAME + 48];
+    const tsr__weights weights = {
+        .files = &files, .config = config, .family = family, .prefix = family->hf_prefix};
+    return p->ndim == 2 && strcmp(p->ours, "embedding.weight") != 0 &&
+           strcmp(p->ours, "positions.weight") != 0 &&
+           tsr__weight_place(&weights, layer, p->ours, expert, place, tensor) == TSR_OK &&
+           (place->matrices == 0 || a->files.gguf);
+}
+
+tsr_status tsr__adapter_file_find(tsr__adapter_file *a, const tsr_model_config *config, int layer,
+                                  const tsr__parameter *p, int64_t expert, tsr__adapter_module *out)
+{
+    char tensor[TSR__WEIGHT_NAME], names[2][TSR__LORA_NAME];
     tsr__weight place;
     *out = (tsr__adapter_module){0};
-    if (p->ndim != 2 || p->experts > 0 || strcmp(p->ours, "embedding.weight") == 0 ||
-        strcmp(p->ours, "positions.weight") == 0)
+    if (!find_place(a, config, layer, p, expert, &place, tensor))
         return TSR_OK;
-    TSR__TRY(tsr__weight_place(&weights, layer, p->ours, 0, &place, tensor));
     const tsr_shard_param *half_a = find_half(a, tensor, 'a', names[0]),
                           *half_b = find_half(a, tensor, 'b', names[1]);
     if (!half_a && !half_b)
         return TSR_OK;
     if (!half_a || !half_b)
-        return tsr__fail(TSR_ERR_NOT_FOUND, "adapter: the file has %s, but not its other half, %s",
+        return tsr__fail(TSR_ERR_NOT_FOUND, "lora: the file has %s, but not its other half, %s",
                          names[half_a ? 0 : 1], names[half_a ? 1 : 0]);
-    const int64_t rank = half_a->ndim == 2 ? half_a->shape[0] : 0;
+    const int dim = place.matrices > 0 ? 1 : 0;
+    const int64_t rank = half_a->ndim == dim + 2 ? half_a->shape[dim] : 0;
     TSR__REQUIRE(rank >= 1 && rank <= MAX_RANK,
-                 "adapter: tensor %s is %s; [rank, %" PRId64 "] is needed", half_a->name,
-                 TSR__SHAPE(half_a->ndim, half_a->shape), p->columns);
-    TSR__TRY(check_half(half_a, rank, p->columns));
-    TSR__TRY(check_half(half_b, place.all_rows, rank));
+                 "lora: tensor %s is %s; [%srank, %" PRId64 "] is needed", half_a->name,
+                 TSR__SHAPE(half_a->ndim, half_a->shape), dim > 0 ? "experts, " : "", p->columns);
+    TSR__TRY(check_half(half_a, place.matrices, rank, p->columns));
+    TSR__TRY(check_half(half_b, place.matrices, place.all_rows, rank));
     *out = (tsr__adapter_module){.a = half_a,
                                  .b = half_b,
                                  .rank = rank,
                                  .inputs = p->columns,
                                  .outputs = p->rows,
                                  .first_row = place.first_row,
-                                 .interleaved_head = place.interleaved_head};
-    tensor[strlen(tensor) - strlen(".weight")] = '\0';
+                                 .all_rows = place.all_rows,
+                                 .interleaved_head = place.interleaved_head,
+                                 .matrices = place.matrices,
+                                 .matrix = place.matrix};
+    char *ending = strrchr(tensor, '.');
+    if (ending && strcmp(ending, ".weight") == 0)
+        *ending = '\0';
     return set_scale(a, tensor, out);
 }
 
-tsr_status tsr__adapter_check_used(const tsr__adapter *a, const tsr_model_config *config)
+tsr_status tsr__adapter_file_check_family(const tsr__adapter_file *a, const tsr__family *family)
+{
+    TSR__REQUIRE(*a->architecture == '\0' || strcmp(a->architecture, family->gguf) == 0,
+                 "lora: the adapter is for architecture '%s'; the model's is '%s'", a->architecture,
+                 family->gguf);
+    return TSR_OK;
+}
+
+tsr_status tsr__adapter_file_check_used(const tsr__adapter_file *a, const tsr_model_config *config)
 {
     const uint64_t count = tsr_shard_list_param_count(a->files.list);
     for (uint64_t i = 0; i < count; i++)
         TSR__REQUIRE(a->is_used[i],
-                     "adapter: the model has no weight for the adapter's tensor %s (%d layers of "
+                     "lora: the model has no weight for the adapter's tensor %s (%d layers of "
                      "%s)",
                      tsr_shard_list_param(a->files.list, i)->name, config->layers,
                      config->architecture);
@@ -189,13 +217,13 @@ tsr_status tsr__adapter_check_used(const tsr__adapter *a, const tsr_model_config
 
 /* Values --------------------------------------------------------------------------------------- */
 
-/* Reads `rows` rows of a tensor from `first` on, as f32. The caller must free *out, also after an
- * error. */
-static tsr_status read_rows(tsr__adapter *a, const tsr_shard_param *half, int64_t first,
+/* Reads `rows` rows of a tensor, which counts as one matrix, from `first` on, as f32. The caller
+ * must free *out, also after an error. */
+static tsr_status read_rows(tsr__adapter_file *a, const tsr_shard_param *half, int64_t first,
                             int64_t rows, float **out)
 {
-    const int64_t columns = half->shape[1];
-    const uint64_t row_bytes = half->size_bytes / (uint64_t)half->shape[0];
+    const int64_t columns = half->shape[half->ndim - 1];
+    const uint64_t row_bytes = (uint64_t)columns / half->block_count * half->block_bytes;
     uint8_t *raw = tsr__calloc((size_t)rows, (size_t)row_bytes);
     float *scratch = tsr__calloc((size_t)columns, sizeof *scratch);
     *out = tsr__calloc((size_t)(rows * columns), sizeof **out);
@@ -211,15 +239,15 @@ static tsr_status read_rows(tsr__adapter *a, const tsr_shard_param *half, int64_
     return status;
 }
 
-tsr_status tsr__adapter_read(tsr__adapter *a, const tsr__adapter_module *m, float **out_a,
-                             float **out_b)
+tsr_status tsr__adapter_file_read(tsr__adapter_file *a, const tsr__adapter_module *m, float **out_a,
+                                  float **out_b)
 {
     const int64_t head = m->interleaved_head, half = head / 2;
     float *rows = NULL;
     *out_b = NULL;
-    tsr_status status = read_rows(a, m->a, 0, m->rank, out_a);
+    tsr_status status = read_rows(a, m->a, m->matrix * m->rank, m->rank, out_a);
     if (status == TSR_OK)
-        status = read_rows(a, m->b, m->first_row, m->outputs, &rows);
+        status = read_rows(a, m->b, m->matrix * m->all_rows + m->first_row, m->outputs, &rows);
     if (status == TSR_OK && head > 0) {
         *out_b = tsr__calloc((size_t)(m->outputs * m->rank), sizeof **out_b);
         status = *out_b ? TSR_OK : TSR_ERR_NO_MEMORY;

@@ -1,0 +1,341 @@
+/* Adapters of experts (lora.h): values, passes and files, with experts that ranks divide inside and
+ * as a whole. */
+#include <unistd.h>
+
+#include "model/lora/lora.h"
+#include "parallel/spmd.h"
+#include "tessera/convert.h"
+#include "tessera/lora.h"
+
+#define PATH TEST_DATA "/model/families/"
+enum { ROWS = 2, TOKENS = 5, WIDTH = 64, HIDDEN = ROWS * TOKENS * WIDTH };
+
+static tsr_model *open_model(const char *path, tsr_expert_division division)
+{
+    tsr_model_file *file = NULL;
+    tsr_model *model = NULL;
+    OK(tsr_model_file_open(path, &file));
+    OK(tsr_model_open(
+        file, tsr_model_params(.group = group, .dtype = TSR_F32, .expert_division = division),
+        &model));
+    tsr_model_file_close(&file);
+    return model;
+}
+
+/* The stack's output for some tokens; free() it. `saved` may be NULL. Passes have the same masks
+ * each time. */
+static double *features(tsr_stack *stack, tsr_stack_saved **saved)
+{
+    double ids[ROWS * TOKENS];
+    for (int i = 0; i < ROWS * TOKENS; i++)
+        ids[i] = i * 37 % 500;
+    tsr_tensor *x = tensor_of(TSR_I32, 2, (int64_t[]){ROWS, TOKENS}, ids), *hidden = NULL;
+    stack->trained_passes = 0;
+    OK(tsr_stack_forward(stack, x, NULL, saved, &hidden));
+    double *out = values_of(hidden);
+    tsr_tensor_destroy(&x);
+    tsr_tensor_destroy(&hidden);
+    return out;
+}
+
+static double largest_difference(const double *a, const double *b)
+{
+    double worst = 0;
+    for (int i = 0; i < HIDDEN; i++)
+        worst = fmax(worst, fabs(a[i] - b[i]));
+    return worst;
+}
+
+/* Returns this rank's part of numbers for a whole parameter; free() it. */
+static double *part_of(const tsr_parameter *p, const double *whole)
+{
+    return slice_of(whole, p->ndim, p->global_shape, p->shard_dim < 0 ? 0 : p->shard_dim,
+                    p->shard_dim < 0 ? 0 : p->offset,
+                    p->shard_dim < 0 ? p->global_shape[0] : p->length);
+}
+
+static int64_t part_count(const tsr_parameter *p)
+{
+    return tsr_layout_count(tsr_tensor_layout(p->tensor));
+}
+
+/* Gives all parameters random values, the same for any number of ranks. */
+static void fill_adapter(tsr_lora *lora)
+{
+    for (int i = 0; i < tsr_layer_parameter_count(lora->adapter.layer); i++) {
+        const tsr_parameter *p = tsr_layer_parameter(lora->adapter.layer, i);
+        double *all = numbers((uint64_t)i, count_of(p->ndim, p->global_shape), TSR_F32);
+        for (int64_t e = 0; e < count_of(p->ndim, p->global_shape); e++)
+            all[e] *= 0.3;
+        double *mine = part_of(p, all);
+        tensor_put(p->tensor, mine);
+        free(all);
+        free(mine);
+    }
+}
+
+/* The initial values of all parameters, added up with weights; they are the same on all ranks. */
+static void sum_values(tsr_lora *lora, double *out)
+{
+    double sum = 0;
+    for (int i = 0; i < tsr_layer_parameter_count(lora->adapter.layer); i++) {
+        tsr_tensor *all = NULL;
+        OK(tsr_layer_gather_parameter(lora->adapter.layer, i, &all));
+        double *values = values_of(all);
+        for (int64_t e = 0; e < tsr_layout_count(tsr_tensor_layout(all)); e++)
+            sum += values[e] * number(77, e % 1000 + i);
+        free(values);
+        tsr_tensor_destroy(&all);
+    }
+    *out = sum;
+}
+
+/* Gradients ---------------------------------------------------------------------------------- */
+
+/* The number whose gradient the passes compute. */
+static double loss_of(tsr_stack *stack)
+{
+    tsr_stack_saved *saved = NULL;
+    double *y = features(stack, &saved), sum = 0;
+    for (int i = 0; i < HIDDEN; i++)
+        sum += y[i] * number(500, i);
+    free(y);
+    tsr_stack_saved_destroy(&saved);
+    return sum;
+}
+
+static void backward(tsr_stack *stack)
+{
+    tsr_stack_saved *saved = NULL;
+    double *y = features(stack, &saved), *r = doubles(HIDDEN);
+    for (int i = 0; i < HIDDEN; i++)
+        r[i] = number(500, i);
+    tsr_tensor *dy = tensor_of(TSR_F32, 3, (int64_t[]){ROWS, TOKENS, WIDTH}, r);
+    OK(tsr_stack_backward(stack, saved, dy, NULL));
+    tsr_tensor_destroy(&dy);
+    tsr_stack_saved_destroy(&saved);
+    free(y);
+    free(r);
+}
+
+/* Σ gradient · direction over all ranks. */
+static double slope_of(const tsr_parameter *p, const double *direction)
+{
+    double *grad = values_of(p->grad), sum = 0;
+    for (int64_t e = 0; e < part_count(p); e++)
+        sum += grad[e] * direction[e];
+    free(grad);
+    if (p->shard_dim >= 0 && ranks > 1) {
+        tsr_tensor *all = tensor_of(TSR_F32, 1, (int64_t[]){1}, &sum);
+        OK(tsr_group_all_reduce(group, all, TSR_OP_SUM, NULL, NULL));
+        double *value = values_of(all);
+        sum = *value;
+        free(value);
+        tsr_tensor_destroy(&all);
+    }
+    return sum;
+}
+
+/* Compares the gradients with differences of the loss, in one random direction for each
+ * parameter. */
+static void check_gradients(tsr_stack *stack, tsr_lora *lora)
+{
+    const double step = 2e-3;
+    double norm = 0, error = 0;
+    backward(stack);
+    const int count = tsr_layer_parameter_count(lora->adapter.layer);
+    for (int i = 0; i < count; i++) {
+        if (i >= count / 4 && i < count - count / 4)
+            continue; /* neither in the first nor in the last layer */
+        const tsr_parameter *p = tsr_layer_parameter(lora->adapter.layer, i);
+        double *all = numbers(900 + (uint64_t)i, count_of(p->ndim, p->global_shape), TSR_F32),
+               *direction = part_of(p, all), *values = values_of(p->tensor),
+               *moved = doubles(part_count(p)), side[2];
+        for (int s = 0; s < 2; s++) {
+            for (int64_t e = 0; e < part_count(p); e++)
+                moved[e] = values[e] + (s == 0 ? step : -step) * direction[e];
+            tensor_put(p->tensor, moved);
+            side[s] = loss_of(stack);
+        }
+        tensor_put(p->tensor, values);
+        const double want = (side[0] - side[1]) / (2 * step), got = slope_of(p, direction);
+        CHECK(fabs(got - want) <= 2e-2 * fabs(want) + 2e-2, "%s: the slope is %g, not %g",
+              tsr_layer_parameter(lora->adapter.layer, i)->name, got, want);
+        norm += want * want;
+        error += (got - want) * (got - want);
+        free(all);
+        free(direction);
+        free(values);
+        free(moved);
+    }
+    CHECK(norm > 1 && error <= 1e-5 * norm, "the slopes differ by %g of their norm %g",
+          sqrt(error / norm), sqrt(norm));
+}
+
+/* Files -------------------------------------------------------------------------------------- */
+
+static const char *scratch(void)
+{
+    static char folder[64];
+    snprintf(folder, sizeof folder, "/tmp/tessera-experts-XXXXXX");
+    CHECK(my_rank != 0 || mkdtemp(folder), "no folder");
+    if (ranks > 1)
+        OK(tsr_comm_broadcast(world, folder, sizeof folder, TSR_U8, 0, NULL));
+    return folder;
+}
+
+static void remove_all(const char *folder)
+{
+    static const char *const names[] = {"a",
+                                        "a/adapter_config.json",
+                                        "a/adapter_model.safetensors",
+                                        "m/model.safetensors",
+                                        "m/config.json",
+                                        "m",
+                                        "a"};
+    char path[128];
+    if (ranks > 1)
+        OK(tsr_comm_barrier(world, NULL));
+    for (size_t i = 0; my_rank == 0 && i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        remove(path);
+    }
+    if (my_rank == 0)
+        rmdir(folder);
+}
+
+/* Converts a model with an adapter, and compares the result with `want`. */
+static void check_conversion(const char *model, const char *adapter, const char *to,
+                             const double *want)
+{
+    tsr_model_file *file = NULL;
+    OK(tsr_model_file_open(model, &file));
+    OK(tsr_model_convert(file, to, tsr_convert_params(.adapter = adapter, .dtype = TSR_F32), NULL));
+    tsr_model_file_close(&file);
+    tsr_model *merged = open_model(to, TSR_EXPERT_DIVISION_INSIDE);
+    double *got = features(tsr_model_stack(merged), NULL);
+    CHECK(largest_difference(got, want) < 2e-4, "%s with an adapter: a feature differs by %g",
+          model, largest_difference(got, want));
+    free(got);
+    tsr_model_close(&merged);
+}
+
+static void check_files(const char *path, tsr_stack *stack, tsr_lora **lora, tsr_lora_format format,
+                        const double *want)
+{
+    const char *folder = scratch();
+    char adapter[96], merged[96];
+    snprintf(adapter, sizeof adapter, "%s/a", folder);
+    snprintf(merged, sizeof merged, "%s/m", folder);
+    OK(tsr_lora_save(*lora, adapter, format, NULL));
+    tsr_lora_destroy(lora);
+    if (ranks > 1)
+        OK(tsr_comm_barrier(world, NULL));
+    OK(tsr_lora_load(adapter, tsr_lora_params(.stack = stack), lora));
+    double *got = features(stack, NULL);
+    CHECK(largest_difference(got, want) < 2e-5, "%s: after loading, a feature differs by %g", path,
+          largest_difference(got, want));
+    free(got);
+    if (ranks == 1)
+        check_conversion(path, adapter, merged, want);
+    remove_all(folder);
+}
+
+/* The division of experts of a family. Returns a sum of initial values. */
+static double check_division(const char *path, tsr_expert_division division, double dropout,
+                             tsr_lora_format format)
+{
+    tsr_model *model = open_model(path, division);
+    tsr_stack *stack = tsr_model_stack(model);
+    tsr_lora *lora = NULL;
+    double initial;
+    double *base = features(stack, NULL);
+    OK(tsr_lora_create(tsr_lora_params(.stack = stack, .rank = 3, .alpha = 4, .seed = 5,
+                                       .targets = TSR_LORA_EXPERTS, .dropout = dropout,
+                                       .trainable = true),
+                       &lora));
+    sum_values(lora, &initial);
+    double *adapted = features(stack, NULL);
+    CHECK(largest_difference(adapted, base) == 0, "%s: B is not 0", path);
+    free(adapted);
+    fill_adapter(lora);
+    check_gradients(stack, lora);
+    adapted = features(stack, NULL);
+    CHECK(largest_difference(adapted, base) > 0.05, "%s: the adapter changes nothing", path);
+    check_files(path, stack, &lora, format, adapted);
+    tsr_lora_set_enabled(lora, false);
+    double *off = features(stack, NULL);
+    CHECK(memcmp(off, base, HIDDEN * sizeof *off) == 0, "%s: adapter off is not the base", path);
+    tsr_lora_set_enabled(lora, true);
+    OK(tsr_lora_merge(lora));
+    double *merged = features(stack, NULL);
+    CHECK(largest_difference(merged, adapted) < 2e-4, "%s: merged, a feature differs by %g", path,
+          largest_difference(merged, adapted));
+    free(base);
+    free(adapted);
+    free(off);
+    free(merged);
+    tsr_lora_destroy(&lora);
+    tsr_model_close(&model);
+    return initial;
+}
+
+/* Sequences cannot have adapters of experts, and those that are enabled cannot stand beside them.
+ */
+static void check_sequences(void)
+{
+    tsr_model *model = open_model(PATH "qwen2moe/hf", TSR_EXPERT_DIVISION_INSIDE);
+    tsr_lora *experts = NULL, *other = NULL;
+    tsr_generator *g = NULL;
+    const int32_t prompt = 7;
+    int number, got;
+    OK(tsr_lora_create(tsr_lora_params(.stack = tsr_model_stack(model), .name = "experts",
+                                       .targets = TSR_LORA_EXPERTS),
+                       &experts));
+    OK(tsr_lora_create(tsr_lora_params(.stack = tsr_model_stack(model), .targets = TSR_LORA_Q),
+                       &other));
+    tsr_lora_set_enabled(other, false);
+    OK(tsr_generator_create(tsr_generator_params(.model = model, .sequences = 2, .context = 16),
+                            &g));
+    FAILS(tsr_generator_add(g,
+                            tsr_sequence_params(.prompt = &prompt, .prompt_count = 1,
+                                                .max_tokens = 9, .lora = experts),
+                            &number),
+          TSR_ERR_INVALID,
+          "generator: adapter 'experts' has some for experts, which sequences cannot have");
+    OK(tsr_generator_add(
+        g,
+        tsr_sequence_params(.prompt = &prompt, .prompt_count = 1, .max_tokens = 9, .lora = other),
+        &number));
+    OK(tsr_generator_add(
+        g, tsr_sequence_params(.prompt = &prompt, .prompt_count = 1, .max_tokens = 9), &number));
+    OK(tsr_generator_step(g, &got)); /* the prompts */
+    FAILS(
+        tsr_generator_step(g, &got), TSR_ERR_INVALID,
+        "stack: a pass has sequences with an adapter of their own, but that of the others changes "
+        "experts");
+    tsr_generator_destroy(&g);
+    tsr_lora_destroy(&other);
+    tsr_lora_destroy(&experts);
+    tsr_model_close(&model);
+}
+
+CASE(lora_experts, "lora: adapters of whole experts, and of experts that ranks divide")
+{
+    const double inside = check_division(PATH "qwen2moe/hf", TSR_EXPERT_DIVISION_INSIDE, 0.3,
+                                         TSR_LORA_PEFT),
+                 whole = check_division(PATH "qwen2moe/hf", TSR_EXPERT_DIVISION_WHOLE, 0,
+                                        TSR_LORA_GGUF);
+    CHECK(inside == whole, "initial values depend on the division: %.17g and %.17g", inside, whole);
+    if (ranks > 1)
+        return;
+    check_sequences();
+    tsr_model *model = open_model(PATH "gptoss/hf", TSR_EXPERT_DIVISION_INSIDE);
+    tsr_lora *lora = NULL;
+    FAILS(tsr_lora_create(
+              tsr_lora_params(.stack = tsr_model_stack(model), .targets = TSR_LORA_EXPERTS), &lora),
+          TSR_ERR_UNSUPPORTED,
+          "lora: experts of gpt_oss cannot have adapters, because its files have those of all "
+          "experts in one tensor, model.layers.0.mlp.experts.gate_up_proj");
+    tsr_model_close(&model);
+}
