@@ -350,11 +350,16 @@ void ranks_wait(void)
 void ranks_check(int rank)
 {
     const rank_record *record = &common->records[rank];
-    /* Prints the failures of all ranks, because one failure causes others. */
+    /* Prints how all ranks failed or ended, because one failure causes others. */
     for (int i = 0; i < current.size && record->failure[0]; i++) {
-        if (common->records[i].failure[0])
+        const rank_record *other = &common->records[i];
+        if (other->failure[0])
             fprintf(stderr, "%s: rank %d of %d, after %.2f s: %s\n", path_names[current.path], i,
-                    current.size, common->records[i].seconds, common->records[i].failure);
+                    current.size, other->seconds, other->failure);
+        else if (other->wait_status != 0 || !other->has_returned)
+            fprintf(stderr, "%s: rank %d of %d, after %.2f s: wait status 0x%x\n",
+                    path_names[current.path], i, current.size, other->seconds,
+                    (unsigned)other->wait_status);
     }
     ck_assert_msg(!record->failure[0], "%s: rank %d of %d: %s", path_names[current.path], rank,
                   current.size, record->failure);
