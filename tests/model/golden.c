@@ -373,9 +373,11 @@ static const struct family {
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 
-/* Checks a family's Hugging Face folder and GGUF file. The context decides about the factors of
- * LongRoPE. */
-static void check_family(const struct family *family, const manner *how)
+enum { FOLDER = 1, GGUF = 2 };
+
+/* Checks a family's Hugging Face folder, its GGUF file, or both. The context decides about the
+ * factors of LongRoPE. */
+static void check_family(const struct family *family, int which, const manner *how)
 {
     char file[128], golden[128];
     const char *wanted = getenv("TEST_FAMILIES"), *name = family->name;
@@ -383,16 +385,23 @@ static void check_family(const struct family *family, const manner *how)
     if (wanted ? !strstr(wanted, name) : family->elsewhere)
         return;
     with_context.model.context = 128;
-    if (family->hf) {
+    if (family->hf && (which & FOLDER || !family->gguf)) {
         snprintf(file, sizeof file, "families/%s/hf", name);
         snprintf(golden, sizeof golden, "families/%s/gen_%s-%s", name, name, family->hf);
         check_manner(file, golden, &with_context);
     }
-    if (!family->gguf)
+    if (!family->gguf || !(which & GGUF || !family->hf))
         return;
     snprintf(file, sizeof file, "families/%s/%s-%s.gguf", name, name, family->gguf);
     snprintf(golden, sizeof golden, "families/%s/gen_%s-%s", name, name, family->gguf);
     check_manner(file, golden, &with_context);
+}
+
+/* Several ranks read one of a family's two files in a case, and the other one in the case with the
+ * other turn. */
+static int files_of(int family, int turn)
+{
+    return ranks == 1 ? FOLDER | GGUF : (family + turn) % 2 ? FOLDER : GGUF;
 }
 
 static bool has_experts(const struct family *family)
@@ -406,7 +415,7 @@ CASE(golden_families, "golden: folders and GGUF files of families")
 {
     for (int i = 0; i < FAMILIES; i++)
         check_family(
-            &families[i],
+            &families[i], files_of(i, 0),
             &(manner){.model = *tsr_model_params(.group = group, .dtype = TSR_F32,
                                                  .host_experts =
                                                      i % 2 && has_experts(&families[i]) ? 100 : 0),
@@ -422,7 +431,7 @@ CASE(golden_families_rates,
     const tsr_partition_params weighted = {
         .struct_size = sizeof weighted, .kind = TSR_PARTITION_WEIGHTED, .rates = rates};
     for (int i = 0; i < FAMILIES; i++)
-        check_family(&families[i],
+        check_family(&families[i], files_of(i, 1),
                      &(manner){.model = *tsr_model_params(.group = group, .partition = &weighted),
                                .prefill = i % 2 ? 64 : 7});
 }
@@ -438,7 +447,7 @@ CASE(golden_whole_experts, "golden: folders and GGUF files of families, with who
     for (int i = 0; i < FAMILIES && ranks > 1; i++)
         if (has_experts(&families[i]))
             check_family(
-                &families[i],
+                &families[i], FOLDER | GGUF,
                 &(manner){.model = *tsr_model_params(.group = group, .partition = &weighted,
                                                      .expert_division = TSR_EXPERT_DIVISION_WHOLE),
                           .prefill = 7});
@@ -457,7 +466,7 @@ CASE(golden_three, "golden: gpt-oss and Qwen 3 on three ranks, with whole expert
     for (int i = 0; i < FAMILIES; i++)
         if (strcmp(families[i].name, "gptoss") == 0 || strcmp(families[i].name, "qwen3moe") == 0)
             check_family(
-                &families[i],
+                &families[i], FOLDER | GGUF,
                 &(manner){.model = *tsr_model_params(.group = group, .partition = &weighted,
                                                      .expert_division = TSR_EXPERT_DIVISION_WHOLE),
                           .prefill = 64});
@@ -477,7 +486,7 @@ CASE(golden_families_stages, "stages: folders and GGUF files of families on two 
     OK(tsr_group_create(row, queue, NULL, &stage));
     for (int i = 0; i < FAMILIES; i++)
         check_family(
-            &families[i],
+            &families[i], files_of(i, 0),
             &(manner){.model = *tsr_model_params(.group = stage, .stages = stages, .dtype = TSR_F32,
                                                  .host_experts = has_experts(&families[i]) ? 2 : 0),
                       .prefill = 7});
