@@ -130,7 +130,7 @@ try() { # KIND KILLS STEPS
         "$(($(date +%s) - start)) s"
 }
 
-steps=${STEPS:-800}
+steps=${STEPS:-400}
 train undisturbed "$steps" || fail "the undisturbed training has failed"
 if [ -n "$kind" ]; then
     try "$kind" "$kills" "$steps"
