@@ -190,9 +190,12 @@ static void add_model(json_t *document, const bench_model_report *report)
     cli_json_text(model, "architecture", c->architecture);
     cli_json_add(model, "layers", json_integer(c->layers));
     cli_json_add(model, "width", json_integer(c->width));
-    cli_json_add(model, "heads", json_integer(c->kinds[0]->heads));
-    cli_json_add(model, "kv_heads", json_integer(c->kinds[0]->kv_heads));
-    cli_json_add(model, "hidden", json_integer(c->kinds[0]->hidden));
+    const tsr_model_layer *layer = c->kinds[0]; /* the first kind with attention */
+    for (int i = 1; i < c->kind_count && layer->delta_net != NULL; i++)
+        layer = c->kinds[i];
+    cli_json_add(model, "heads", json_integer(layer->heads));
+    cli_json_add(model, "kv_heads", json_integer(layer->kv_heads));
+    cli_json_add(model, "hidden", json_integer(layer->hidden));
     cli_json_add(model, "vocabulary", json_integer(c->vocabulary));
     cli_json_u64(model, "parameters", report->parameters);
     cli_json_text(model, "dtype", tsr_dtype_name(report->dtype));

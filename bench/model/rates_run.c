@@ -44,6 +44,7 @@ typedef struct measured {
     tsr_model_config config;
     tsr_model_layer layer;
     tsr_model_experts experts;       /* to which `layer` may point */
+    tsr_model_delta_net net;         /* the same */
     const tsr_model_layer *kinds[1]; /* to `layer` */
 } measured;
 
@@ -106,14 +107,36 @@ static void take_part(tsr_model_layer *c, tsr_model_experts *e, int64_t block)
         *sizes[i] = least(*sizes[i], (part_of(*sizes[i]) + block - 1) / block * block);
 }
 
+/* The same for a delta net: the part of its key heads, with their heads. */
+static void take_part_of_net(tsr_model_delta_net *net, int64_t block)
+{
+    if (net->key_heads % PARTS != 0 || net->heads / PARTS * net->value_dim % block != 0)
+        return;
+    net->key_heads /= PARTS;
+    net->heads /= PARTS;
+}
+
+/* Gives a delta net as few key heads as possible. */
+static void take_little_of_net(tsr_model_delta_net *net, int64_t block)
+{
+    const int64_t each = net->heads / net->key_heads;
+    int64_t heads = 1;
+    while (heads < net->key_heads && heads * each * net->value_dim % block != 0)
+        heads++;
+    net->key_heads = heads;
+    net->heads = heads * each;
+}
+
 /* Gives each layer as few elements as possible. */
 static void take_little(tsr_model_layer *c, tsr_model_experts *e, int64_t block)
 {
     int64_t heads = 1;
     while (heads < c->heads && heads * c->head_dim % block != 0)
         heads++;
-    c->heads = heads;
-    c->kv_heads = 1;
+    if (!c->delta_net) {
+        c->heads = heads;
+        c->kv_heads = 1;
+    }
     c->hidden = least(c->hidden, EMPTY_HIDDEN);
     e->hidden = least(e->hidden, EMPTY_HIDDEN);
     e->shared_hidden = least(e->shared_hidden, EMPTY_HIDDEN);
@@ -148,6 +171,10 @@ static void describe(const job *j, int which, measured *out)
         out->experts = *out->layer.experts;
         out->layer.experts = &out->experts;
     }
+    if (out->layer.delta_net) {
+        out->net = *out->layer.delta_net;
+        out->layer.delta_net = &out->net;
+    }
     out->kinds[0] = &out->layer;
     out->config.kind_count = 1;
     out->config.kinds = out->kinds;
@@ -158,12 +185,17 @@ static void describe(const job *j, int which, measured *out)
                              : BENCH_RATES_FEW_LAYERS;
     out->config.bos = 0;
     out->config.end_count = 0;
-    if (which == BENCH_RATES_PART || which == BENCH_RATES_DEEP_PART)
+    if (which == BENCH_RATES_PART || which == BENCH_RATES_DEEP_PART) {
         take_part(&out->layer, &out->experts, block);
+        if (out->layer.delta_net)
+            take_part_of_net(&out->net, block);
+    }
     if (which == BENCH_RATES_PART_HEAD)
         out->config.vocabulary = part_of(full->vocabulary);
     if (which == BENCH_RATES_EMPTY || which == BENCH_RATES_DEEP_EMPTY) {
         take_little(&out->layer, &out->experts, block);
+        if (out->layer.delta_net)
+            take_little_of_net(&out->net, block);
         out->config.vocabulary = empty_vocabulary(full);
     }
 }
@@ -178,9 +210,12 @@ static double block_elements(const tsr_model_config *c, bool all)
     if (e)
         mlp = (double)e->count +
               3 * (double)((all ? e->count : e->used) * e->hidden + e->shared_hidden);
-    return (double)c->width *
-           ((2 * (double)layer->heads + 2 * (double)layer->kv_heads) * (double)layer->head_dim +
-            mlp);
+    const tsr_model_delta_net *net = layer->delta_net;
+    const double heads = (layer->output_gate ? 3 : 2) * (double)layer->heads,
+                 mixer = net ? (double)(2 * net->key_heads * net->key_dim +
+                                        net->heads * (3 * net->value_dim + 2))
+                             : (heads + 2 * (double)layer->kv_heads) * (double)layer->head_dim;
+    return (double)c->width * (mixer + mlp);
 }
 
 static double head_elements(const tsr_model_config *c)

@@ -79,6 +79,25 @@
     EXPERTS(128, 8, 1408, .gating = TSR_GATING_SIGMOID, .normalise = true, .choice_bias = true,    \
             .shared_hidden = 1408)
 
+#define QWEN3_5_DELTA_NET(heads_)                                                                  \
+    (&(const tsr_model_delta_net){.struct_size = sizeof(tsr_model_delta_net),                      \
+                                  .key_heads = 16,                                                 \
+                                  .heads = (heads_),                                               \
+                                  .key_dim = 128,                                                  \
+                                  .value_dim = 128,                                                \
+                                  .taps = 4})
+#define QWEN3_5_LAYERS(heads_, kv_heads_, delta_heads_, ...)                                       \
+    KINDS(2, EXPERT_LAYER(0, 0, 0, .delta_net = QWEN3_5_DELTA_NET(delta_heads_), __VA_ARGS__),     \
+          EXPERT_LAYER(heads_, kv_heads_, 256, .rope = ROPE(64, 1e7),                              \
+                       .qk_norm = TSR_QK_NORM_HEADS, .output_gate = true, __VA_ARGS__)),           \
+        .layer_kinds = every_fourth
+#define QWEN3_5_EXPERTS                                                                            \
+    EXPERTS(256, 8, 512, .normalise = true, .shared_hidden = 512, .shared_gate = true)
+
+/* The kinds of Qwen 3.5's layers: every fourth has attention. */
+static const uint16_t every_fourth[64] = {
+    0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1,
+    0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1};
 /* The kinds of gpt-oss's layers: with and without a window. */
 static const uint16_t alternating[36] = {0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1,
                                          0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1};
@@ -104,6 +123,10 @@ static const bench_model_shape shapes[] = {
                   KINDS(2, GLM_LAYER(.experts = GLM_EXPERTS), GLM_LAYER(.experts = NULL)),
                   .layer_kinds = after_the_first)},
     {"mixtral-8x7b", EXPERT_MODEL("mixtral", 32, 4096, 32000, 32768, KINDS(1, MIXTRAL_LAYER))},
+    {"qwen3.5-27b", EXPERT_MODEL("qwen3_5_text", 64, 5120, 248320, 262144,
+                                 QWEN3_5_LAYERS(24, 4, 48, .hidden = 17408))},
+    {"qwen3.5-35b-a3b", EXPERT_MODEL("qwen3_5_moe_text", 40, 2048, 248320, 262144,
+                                     QWEN3_5_LAYERS(16, 2, 32, .experts = QWEN3_5_EXPERTS))},
 };
 #define SHAPES (sizeof shapes / sizeof *shapes)
 
@@ -127,7 +150,7 @@ static char *all_names(size_t size, char *text)
 
 bool bench_model_read_shape(void *user, const char *text, char *problem, size_t size)
 {
-    char names[192];
+    char names[256];
     const bench_model_shape *shape = bench_model_shape_find(text);
     if (shape == NULL)
         snprintf(problem, size, "takes %s, not '%.40s'", all_names(sizeof names, names), text);

@@ -282,7 +282,7 @@ typedef struct tsr_model_stats {
     tsr_dtype other_dtype;
     uint64_t read_bytes;     /* weights that this rank has read from files */
     uint64_t open_ns;        /* the time that opening took */
-    int64_t heads, kv_heads; /* numbers of heads of this rank in the stage's first layer */
+    int64_t heads, kv_heads; /* of this rank in the stage's first layer with attention */
     int first_layer, layers; /* of this rank's stage: the first layer, and the number of layers */
     uint64_t host_bytes;     /* the weights that this rank keeps in the host's memory */
 } tsr_model_stats;
@@ -318,14 +318,16 @@ typedef struct tsr_model_plan_params {
 /* What a rank will hold. */
 typedef struct tsr_model_rank_plan {
     size_t struct_size;
-    /* numbers of heads and hidden features in the stage's first layer, and of tokens */
+    /* numbers of heads and hidden features in the stage's first layer with attention, and of
+     * tokens */
     int64_t heads, kv_heads, hidden, vocabulary;
     uint64_t embedding_bytes; /* the embedding, and learned positions */
-    uint64_t attention_bytes, mlp_bytes, norm_bytes;
+    uint64_t attention_bytes; /* and delta nets */
+    uint64_t mlp_bytes, norm_bytes;
     uint64_t head_bytes;   /* 0 if the head is the embedding */
     uint64_t weight_bytes; /* the sum of the five above; equals weight_bytes of tsr_model_stats */
-    uint64_t cache_bytes;
-    uint64_t total_bytes; /* weights and cache, without activations and staging memory */
+    uint64_t cache_bytes;  /* keys and values, and the states of delta nets */
+    uint64_t total_bytes;  /* weights and cache, without activations and staging memory */
     /* What generating a token reads and multiplies: all weights except tables of which it needs one
      * row, and experts that it does not use. Of whole experts that a rank has, a token is counted
      * with as large a part as it uses of all. */
@@ -340,6 +342,9 @@ typedef struct tsr_model_rank_plan {
     /* Experts in the host's memory, of which the fields above count only token_parameters, and what
      * a token reads of them. */
     uint64_t host_bytes, host_token_bytes;
+    /* The part of cache_bytes in states of delta nets. A token reads and writes its sequence's
+     * state once. */
+    uint64_t state_bytes;
 } tsr_model_rank_plan;
 
 /* Whether a plan fits. */

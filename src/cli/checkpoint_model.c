@@ -34,11 +34,20 @@ static const char *format_shape(const tsr_shard_param *tensor, char text[TSR__SH
     return tsr__shape_format(tensor->ndim, tensor->shape, text, TSR__SHAPE_TEXT);
 }
 
+/* Returns the first layer with attention, or the first one. */
+static const tsr_model_layer *usual_layer(const tsr_model_config *c)
+{
+    for (int i = 0; i < c->layers; i++)
+        if (c->kinds[c->layer_kinds[i]]->delta_net == NULL)
+            return c->kinds[c->layer_kinds[i]];
+    return c->kinds[0];
+}
+
 static void print_text(const char *path, const tsr_model_file *file)
 {
     char text[TSR__SHAPE_TEXT], bytes[CLI_BYTES_TEXT];
     const tsr_model_config *c = tsr_model_file_config(file);
-    const tsr_model_layer *layer = c->kinds[0];
+    const tsr_model_layer *layer = usual_layer(c);
     const tsr_shard_list *list = file->files.list;
     const uint64_t count = tsr_shard_list_param_count(list);
     cli_line(stdout,
@@ -79,7 +88,7 @@ static void print_text(const char *path, const tsr_model_file *file)
 
 static void add_config(json_t *document, const tsr_model_config *c)
 {
-    const tsr_model_layer *layer = c->kinds[0];
+    const tsr_model_layer *layer = usual_layer(c);
     const struct {
         const char *name;
         int64_t value;

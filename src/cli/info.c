@@ -122,12 +122,23 @@ static void print_layers(const tsr_model_config *c)
         int count = c->layer_kinds == NULL ? c->layers : 0;
         for (int i = 0; c->layer_kinds != NULL && i < c->layers; i++)
             count += c->layer_kinds[i] == kind;
+        const tsr_model_delta_net *net = layer->delta_net;
+        if (net != NULL) {
+            line(kind == 0 ? "layers" : "",
+                 "%d with a delta net of %" PRId64 " key heads of %" PRId64 " and %" PRId64
+                 " heads of %" PRId64 ", %" PRId64 " hidden features",
+                 count, net->key_heads, net->key_dim, net->heads, net->value_dim, layer->hidden);
+            continue;
+        }
         line(kind == 0 ? "layers" : "",
              "%d with %" PRId64 " heads, %" PRId64 " kv heads of %" PRId64 ", %" PRId64
              " hidden features%s",
              count, layer->heads, layer->kv_heads, layer->head_dim, layer->hidden,
              layer->window > 0 ? ", a window" : "");
     }
+    if (c->next_token_layers > 0)
+        line("", "%d that predict%s further tokens, which are not computed", c->next_token_layers,
+             c->next_token_layers == 1 ? "s" : "");
 }
 
 static void print_text(const findings *f)

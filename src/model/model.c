@@ -87,9 +87,14 @@ static tsr_status open_weights(tsr_model *m, const tsr_model_file *file,
     TSR__TRY(tsr__model_divide(m, weights, params));
     TSR__TRY(create_layers(m, weights));
     TSR__TRY(tsr__model_allocate(m, weights));
-    TSR__TRY(tsr_self_attention_get_heads(m->stack->blocks[0], &heads));
-    m->stats.heads = heads.count;
-    m->stats.kv_heads = heads.kv_count;
+    for (int i = 0; i < m->layer_count && m->stats.heads == 0; i++) {
+        if (tsr__config_layer(m->config, m->first_layer + i)->delta_net)
+            continue;
+        TSR__TRY(tsr_self_attention_get_heads(m->stack->blocks[i], &heads));
+        m->stats.heads = heads.count;
+        m->stats.kv_heads = heads.kv_count;
+        break;
+    }
     m->stats.parameters = tsr_model_config_parameters(m->config, -1);
     return tsr__model_load(m, weights, params);
 }

@@ -11,10 +11,13 @@
 
 /* The share of the model that a rank has ------------------------------------------------------- */
 
-/* Returns the description of the rank's first layer, of which the plan of a rank gives the sizes.
- */
+/* Returns the description of the rank's first layer with attention, of which the plan of a rank
+ * gives the sizes; or of its first layer. */
 static const tsr_model_layer *layer_of(const tsr_model_config *m, const tsr_model_rank_plan *rank)
 {
+    for (int i = rank->first_layer; m->layer_kinds && i < rank->first_layer + rank->layers; i++)
+        if (!m->kinds[m->layer_kinds[i]]->delta_net)
+            return m->kinds[m->layer_kinds[i]];
     return m->kinds[m->layer_kinds ? m->layer_kinds[rank->first_layer] : 0];
 }
 

@@ -13,12 +13,18 @@ typedef struct pool {
     int ranks[TSR_CLUSTER_MAX_RANKS];
 } pool;
 
+/* Returns the number of heads of a kind of layer, of a delta net the number of key heads. */
+static int64_t heads_of(const tsr_model_layer *layer)
+{
+    return layer->delta_net ? layer->delta_net->key_heads : layer->heads;
+}
+
 /* Returns the number of heads of the layer that has the fewest. */
 static int64_t fewest_heads(const tsr_model_config *c)
 {
-    int64_t fewest = c->kinds[0]->heads;
+    int64_t fewest = heads_of(c->kinds[0]);
     for (int i = 1; i < c->kind_count; i++)
-        fewest = c->kinds[i]->heads < fewest ? c->kinds[i]->heads : fewest;
+        fewest = heads_of(c->kinds[i]) < fewest ? heads_of(c->kinds[i]) : fewest;
     return fewest;
 }
 

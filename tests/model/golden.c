@@ -369,7 +369,9 @@ static const struct family {
     {"qwen3moe", "f16", "f16", true},    {"qwen3moe", "q8_0", NULL, false},
     {"gptoss", "mxfp4", NULL, true},     {"qwen3moe_k", "q4_k_m", NULL, true},
     {"mixtral", "f16", "f16", true},     {"granitemoe", "f16", "f16", true},
-    {"minimaxm2", "f16", "f16", true},
+    {"minimaxm2", "f16", "f16", true},   {"qwen3next", NULL, "f16", false},
+    {"qwen35moe", "f16", NULL, false},   {"qwen3next", "f16", NULL, true},
+    {"qwen35moe", NULL, "f16", true},    {"qwen35", "f16", "f16", true},
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 
@@ -407,7 +409,8 @@ static int files_of(int family, int turn)
 static bool has_experts(const struct family *family)
 {
     return strstr(family->name, "moe") || strstr(family->name, "gptoss") ||
-           strstr(family->name, "mixtral") || strstr(family->name, "minimax");
+           strstr(family->name, "mixtral") || strstr(family->name, "minimax") ||
+           strstr(family->name, "next");
 }
 
 /* Experts of every second family are in the host's memory. */

@@ -4,10 +4,12 @@
 #include "model/weights/reader.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
 #include "base/float16.h"
+#include "model/file.h"
 #include "parallel/spmd.h"
 #include "tensor/dtype.h"
 
@@ -66,34 +68,60 @@ typedef struct wanted {
     tsr_dtype dtype;
     int64_t head, first_row, rows, first_column, columns;
     bool odd; /* the parameter has every second row of the tensor, from row 1 on */
+    /* rows and columns of heads are in the order of delta nets in GGUF files: those of the first
+     * head of each key head come first, then those of the second */
+    bool tiled;
 } wanted;
 
+enum { ROW_KEYS = 16, COLUMN_KEYS = 8 }; /* key heads of tiled parameters */
+
 static const wanted all[] = {
-    {0, TSR_F16, 0, 0, ROWS, 0, COLUMNS, false},
-    {0, TSR_F16, HEAD, HEAD, ROWS - HEAD, 0, COLUMNS, false},
-    {0, TSR_F16, 0, 5, 2900, 17, 500, false},
-    {0, TSR_F32, 0, 0, ROWS, 0, COLUMNS, false},
-    {0, TSR_F32, HEAD, 0, ROWS, 0, COLUMNS, false},
-    {0, TSR_BF16, 0, 5, 2900, 17, 500, false},
-    {1, TSR_Q8_0, 0, 0, ROWS, 0, COLUMNS, false},
-    {1, TSR_Q8_0, HEAD, 0, ROWS, 0, COLUMNS, false},
-    {1, TSR_Q8_0, 0, 1, ROWS - 1, 64, 512, false},
-    {1, TSR_F16, HEAD, HEAD, 2 * HEAD, 40, 900, false},
-    {0, TSR_F16, 0, 3, 1500, 0, COLUMNS, true},
-    {0, TSR_F32, 0, 0, ROWS / 2, 17, 500, true},
-    {1, TSR_Q8_0, 0, 7, 1400, 64, 512, true},
-    {1, TSR_F32, HEAD, HEAD, 2 * HEAD, 0, COLUMNS, true},
+    {0, TSR_F16, 0, 0, ROWS, 0, COLUMNS, false, false},
+    {0, TSR_F16, HEAD, HEAD, ROWS - HEAD, 0, COLUMNS, false, false},
+    {0, TSR_F16, 0, 5, 2900, 17, 500, false, false},
+    {0, TSR_F32, 0, 0, ROWS, 0, COLUMNS, false, false},
+    {0, TSR_F32, HEAD, 0, ROWS, 0, COLUMNS, false, false},
+    {0, TSR_BF16, 0, 5, 2900, 17, 500, false, false},
+    {1, TSR_Q8_0, 0, 0, ROWS, 0, COLUMNS, false, false},
+    {1, TSR_Q8_0, HEAD, 0, ROWS, 0, COLUMNS, false, false},
+    {1, TSR_Q8_0, 0, 1, ROWS - 1, 64, 512, false, false},
+    {1, TSR_F16, HEAD, HEAD, 2 * HEAD, 40, 900, false, false},
+    {0, TSR_F16, 0, 3, 1500, 0, COLUMNS, true, false},
+    {0, TSR_F32, 0, 0, ROWS / 2, 17, 500, true, false},
+    {1, TSR_Q8_0, 0, 7, 1400, 64, 512, true, false},
+    {1, TSR_F32, HEAD, HEAD, 2 * HEAD, 0, COLUMNS, true, false},
+    {0, TSR_F16, 0, 0, ROWS, 0, COLUMNS, false, true},
+    {0, TSR_F32, 0, 3 * HEAD, 30 * HEAD, 2 * HEAD, 6 * HEAD, false, true},
+    {1, TSR_Q8_0, 0, 5, 2000, 0, COLUMNS, false, true},
+    {1, TSR_Q8_0, 0, 0, 500, 4 * HEAD, 4 * HEAD, false, true},
+    {1, TSR_BF16, 0, 70, 900, 4 * HEAD, 10 * HEAD, false, true},
 };
 enum { COUNT = sizeof all / sizeof *all };
 
+static tsr__order order_of(int64_t keys, int64_t heads)
+{
+    return (tsr__order){
+        .run = HEAD, .runs = heads / keys, .run_step = keys * HEAD, .group_step = HEAD};
+}
+
+/* Returns the row or column of the file that is this one of ours. */
+static int64_t tiled(int64_t i, int64_t keys, int64_t heads)
+{
+    const int64_t each = heads / keys, head = i / HEAD;
+    return (head % each * keys + head / each) * HEAD + i % HEAD;
+}
+
 static tsr__weight weight_of(const wanted *w)
 {
+    const tsr__order same = {0};
     return (tsr__weight){.file = &params[w->tensor],
                          .rows = w->odd ? ROWS / 2 : ROWS,
                          .all_rows = ROWS,
                          .first_row = w->odd,
                          .row_step = w->odd ? 2 : 1,
                          .columns = COLUMNS,
+                         .row_order = w->tiled ? order_of(ROW_KEYS, ROWS / HEAD) : same,
+                         .column_order = w->tiled ? order_of(COLUMN_KEYS, COLUMNS / HEAD) : same,
                          .interleaved_head = w->head};
 }
 
@@ -138,9 +166,13 @@ static void check(const wanted *w, tsr_stream *stream, const tsr_tensor *got)
     for (int64_t row = 0; row < w->rows; row++) {
         const int64_t in = row % (w->head ? w->head : 1), half = w->head / 2,
                       ours = w->first_row + row - in + (w->head ? in % half * 2 + in / half : 0),
-                      from = w->odd ? 2 * ours + 1 : ours;
+                      from = w->odd     ? 2 * ours + 1
+                             : w->tiled ? tiled(ours, ROW_KEYS, ROWS / HEAD)
+                                        : ours;
         for (int64_t c = 0; c < w->columns; c++) {
-            const float want = (float)element(w->tensor, from, w->first_column + c),
+            const int64_t own = w->first_column + c,
+                          column = w->tiled ? tiled(own, COLUMN_KEYS, COLUMNS / HEAD) : own;
+            const float want = (float)element(w->tensor, from, column),
                         value = element_of(w, bytes, row * w->columns + c);
             CHECK(value == want, "part %d: element [%d,%d] is %g, not %g", (int)(w - all), (int)row,
                   (int)c, (double)value, (double)want);
@@ -250,6 +282,86 @@ CASE(pieces, "reader: pieces of tensors, by several threads and through staging 
 
 /* The error must be about the first tensor that is missing. Reading the next ones would fail,
  * too, with another text. */
+/* Reads a part of a parameter as f32. free() the result. */
+static float *read_floats(const tsr__weights *weights, int layer, const char *ours,
+                          const tsr__weight_part *part)
+{
+    const int64_t shape[2] = {part->rows, part->columns};
+    const uint64_t count = (uint64_t)(part->rows * part->columns);
+    tsr__weight_reader reader;
+    tsr__weight weight;
+    tsr_tensor *tensor = NULL;
+    float *values = malloc(count * sizeof *values);
+    CHECK(values, "no memory");
+    OK(tsr__weight_find(weights, layer, ours, &weight));
+    OK(tsr_tensor_create(gpu, TSR_F32, 2, shape, &tensor));
+    tsr__weight_reader_init(weights->files, queue, 1, &reader);
+    OK(tsr__weight_read(&reader, &weight, part, tensor));
+    OK(tsr__weight_read_rest(&reader));
+    tsr__weight_reader_finish(&reader);
+    OK(tsr_tensor_download(queue, tensor, values, count * sizeof *values));
+    tsr_tensor_destroy(&tensor);
+    return values;
+}
+
+/* Compares a part of a parameter in two files of one model. A GGUF file has −e^x of each a_log as
+ * f32, which rounds its logarithm. */
+static void compare_part(const tsr__weights *a, const tsr__weights *b, int layer, const char *ours,
+                         const tsr__weight_part *part)
+{
+    float *x = read_floats(a, layer, ours, part), *y = read_floats(b, layer, ours, part);
+    const double allowed = strstr(ours, "a_log") || strstr(ours, "norm") ? 2e-7 : 0;
+    for (int64_t i = 0; i < part->rows * part->columns; i++)
+        CHECK(fabs((double)x[i] - (double)y[i]) <= allowed * fmax(1, fabs((double)x[i])),
+              "layer %d, %s: element %d is %g in the folder, %g in the GGUF file", layer, ours,
+              (int)i, (double)x[i], (double)y[i]);
+    free(x);
+    free(y);
+}
+
+/* The parameters of delta nets and gated attention are in other orders in both kinds of files. */
+static void compare_files(const char *family)
+{
+    char folder[256], gguf[256];
+    const tsr__weights *a, *b;
+    tsr_model_file *files[2] = {NULL};
+    tsr__parameter p;
+    int compared = 0;
+    snprintf(folder, sizeof folder, TEST_DATA "/model/families/%s/hf", family);
+    snprintf(gguf, sizeof gguf, TEST_DATA "/model/families/%s/%s-f16.gguf", family, family);
+    OK(tsr_model_file_open(folder, &files[0]));
+    OK(tsr_model_file_open(gguf, &files[1]));
+    OK(tsr__model_file_weights(files[0], &a));
+    OK(tsr__model_file_weights(files[1], &b));
+    for (int layer = 2; layer < 4; layer++) /* one of each kind */
+        for (int i = 0; tsr__weights_parameter(a->config, layer, i, &p); i++) {
+            const tsr_model_layer *kind = a->config->kinds[a->config->layer_kinds[layer]];
+            const bool by_columns = strstr(p.ours, ".o.") != NULL;
+            const int64_t length = by_columns ? p.columns : p.rows,
+                          heads = kind->delta_net ? kind->delta_net->key_heads : kind->heads;
+            if (p.experts > 0)
+                continue;
+            compare_part(a, b, layer, p.ours,
+                         &(tsr__weight_part){.rows = p.rows, .columns = p.columns});
+            compared++;
+            for (int64_t head = 0; length % heads == 0 && head < heads; head++) {
+                tsr__weight_part part = {.rows = p.rows, .columns = p.columns};
+                *(by_columns ? &part.first_column : &part.first_row) = head * length / heads;
+                *(by_columns ? &part.columns : &part.rows) = length / heads;
+                compare_part(a, b, layer, p.ours, &part);
+            }
+        }
+    CHECK(compared > 25, "%s: %d parameters", family, compared);
+    tsr_model_file_close(&files[0]);
+    tsr_model_file_close(&files[1]);
+}
+
+CASE(delta_nets, "reader: delta nets, of folders and of GGUF files, and the parts of each head")
+{
+    compare_files("qwen3next");
+    compare_files("qwen35moe");
+}
+
 CASE(shorter, "reader: the first tensor that a file lacks is named, for any number of threads")
 {
     char path[] = "/tmp/tessera-reader-XXXXXX";

@@ -1397,8 +1397,9 @@ END_TEST
 
 /* Families ------------------------------------------------------------------------------------- */
 
-static const char *const recorded[] = {"smollm3", "granite", "olmo2",     "olmo3",     "gemma2",
-                                       "gemma3",  "phi3",    "phi3short", "ministral3"};
+static const char *const recorded[] = {"smollm3",    "granite",   "olmo2",    "olmo3",
+                                       "gemma2",     "gemma3",    "phi3",     "phi3short",
+                                       "ministral3", "qwen3next", "qwen35moe"};
 
 /* Checks that tensors of one dimension in a folder, f32 because the source has them so, are those
  * in another one, which are bf16 in a file of the source's model. */
@@ -1746,8 +1747,14 @@ START_TEST(recorded_families_there_and_back)
     ck_assert_int_eq(compare(at("f.gguf"), gguf), (int)tsr_shard_list_param_count(list));
     tsr_shard_list_destroy(&list);
     ck_assert_ok(convert_model(gguf, at("f"), tsr_convert_params(.dtype = TSR_BF16), NULL));
-    ck_assert_int_ge(compare(at("f"), hf), 9);
-    check_norms(at("f"), hf);
+    /* The folder of Qwen 3.5 is that of a model for images, whose names have another prefix. */
+    const char *same = hf;
+    if (strncmp(recorded[_i], "qwen35", 6) == 0) {
+        same = at("own");
+        ck_assert_ok(convert_model(hf, same, NULL, NULL));
+    }
+    ck_assert_int_ge(compare(at("f"), same), 9);
+    check_norms(at("f"), same);
     const char *const paths[] = {hf, gguf, at("f.gguf"), at("f")};
     for (int i = 0; i < 4; i++) {
         ck_assert_ok(tsr_model_file_open(paths[i], &files[i]));

@@ -349,6 +349,34 @@ START_TEST(experts_by_rates)
 }
 END_TEST
 
+/* Key heads of delta nets are divided with their heads. A rank may have none. */
+START_TEST(delta_nets_are_planned)
+{
+    static const char path[] = TEST_DATA "/model/families/qwen3next/hf";
+    tsr_model_rank_plan one, three[3];
+    const tsr_model_plan_params p = {
+        .struct_size = sizeof p, .ranks = 3, .context = 32, .sequences = 2};
+    tsr_model_plan_params alone = p;
+    alone.ranks = 1;
+    ck_assert_ok(plan_model(path, &alone, NULL, &one, NULL));
+    ck_assert_ok(plan_model(path, &p, NULL, three, NULL));
+    /* of a key head in a layer: 2 heads with 16 · 16 numbers, and 3 inputs of 4 · 16 channels */
+    const uint64_t state = 2 * (2 * 16 * 16 + 3 * 64) * sizeof(float);
+    ck_assert_uint_eq(one.state_bytes, 3 * 2 * state);
+    ck_assert_uint_eq(one.cache_bytes, one.state_bytes + 2 * 2 * 32 * 32 * sizeof(float));
+    ck_assert(one.heads == 3 && one.kv_heads == 1 && three[1].heads == 1);
+    uint64_t attention = 0, states = 0;
+    for (int r = 0; r < 3; r++) {
+        attention += three[r].attention_bytes;
+        states += three[r].state_bytes;
+    }
+    /* every rank has the weights of the only kv head */
+    ck_assert_uint_eq(attention, one.attention_bytes + 2 * 2 * 32 * 64 * 2);
+    ck_assert_uint_eq(states, one.state_bytes);
+    ck_assert(three[0].state_bytes == 3 * state && three[2].state_bytes == 0);
+}
+END_TEST
+
 /* One rank keeps every weight in the dtype of the file, also floats beside a quantised embedding.
  */
 START_TEST(weights_are_kept_as_the_file_has_them)
@@ -385,6 +413,7 @@ TESTS(model_plan)
     tcase_add_test(tests, experts_by_rates);
     tcase_add_test(tests, experts_by_memory);
     tcase_add_test(tests, experts_on_the_host);
+    tcase_add_test(tests, delta_nets_are_planned);
     tcase_add_test(tests, weights_are_kept_as_the_file_has_them);
     tcase_add_test(tests, params_are_checked);
     tcase_add_test(tests, shares_add_up);

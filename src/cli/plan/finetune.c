@@ -52,9 +52,14 @@ typedef struct plan {
 
 /* What a rank needs ---------------------------------------------------------------------------- */
 
+/* Returns the first layer with attention of a rank, of which a plan gives the sizes; or its first
+ * layer. */
 static const tsr_model_layer *layer_of(const tsr_model_config *c, const tsr_model_rank_plan *p)
 {
-    return c->kinds[c->layer_kinds != NULL ? c->layer_kinds[p->first_layer] : 0];
+    for (int i = p->first_layer; i < p->first_layer + p->layers; i++)
+        if (c->kinds[c->layer_kinds[i]]->delta_net == NULL)
+            return c->kinds[c->layer_kinds[i]];
+    return c->kinds[c->layer_kinds[p->first_layer]];
 }
 
 /* Hidden features that a rank computes for a token in one layer: of experts, as large a part as a

@@ -117,7 +117,10 @@ static void predict(const plan_options *o, result *r)
     for (int i = 0; i < r->given.count; i++) {
         const tsr_model_rank_plan *p = &r->ranks[i];
         if (r->bandwidth) {
-            const double read = (double)p->token_bytes + (double)p->cache_bytes / 2;
+            /* on average half of the keys and values, and the state in and out */
+            const double read = (double)p->token_bytes +
+                                (double)(p->cache_bytes - p->state_bytes) / 2 +
+                                2 * (double)p->state_bytes;
             double seconds = read / (double)r->bandwidth[i];
             if (r->host_bandwidth)
                 seconds += (double)p->host_token_bytes / (double)r->host_bandwidth[i];
@@ -280,6 +283,7 @@ static void add_rank(json_t *list, const result *r, int rank)
         {"head_bytes", p->head_bytes},
         {"weight_bytes", p->weight_bytes},
         {"cache_bytes", p->cache_bytes},
+        {"state_bytes", p->state_bytes},
         {"total_bytes", p->total_bytes},
         {"token_bytes", p->token_bytes},
         {"stage", (uint64_t)p->stage},

@@ -518,6 +518,12 @@ const tsr_model_layer *tsr__config_attention_layer(const tsr_model_config *confi
     return NULL;
 }
 
+const tsr_model_layer *tsr__config_usual_layer(const tsr_model_config *config)
+{
+    const tsr_model_layer *found = tsr__config_attention_layer(config);
+    return found ? found : tsr__config_layer(config, 0);
+}
+
 const tsr_model_delta_net *tsr__config_delta_net(const tsr_model_config *config, int *first)
 {
     for (*first = 0; *first < config->layers; ++*first)

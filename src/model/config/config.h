@@ -123,6 +123,8 @@ const tsr_model_layer *tsr__config_layer(const tsr_model_config *config, int lay
 bool tsr__config_is_next(const tsr_model_config *config, int layer);
 /* Returns the first layer with attention, or NULL. */
 const tsr_model_layer *tsr__config_attention_layer(const tsr_model_config *config);
+/* The same, or layer 0 if there is none. */
+const tsr_model_layer *tsr__config_usual_layer(const tsr_model_config *config);
 /* Returns the description of the first layer with a delta net, or NULL, and sets *first to its
  * number. */
 const tsr_model_delta_net *tsr__config_delta_net(const tsr_model_config *config, int *first);

@@ -98,6 +98,19 @@ static tsr_status compare_experts(const tsr_model_experts *a, const tsr_model_ex
                : differs(destination, "the limit of the experts' activation", a->limit, b->limit);
 }
 
+static tsr_status compare_delta_nets(const tsr_model_delta_net *a, const tsr_model_delta_net *b,
+                                     const char *destination)
+{
+    const compared values[] = {
+        {"the number of key heads of a delta net", a->key_heads, b->key_heads},
+        {"the number of heads of a delta net", a->heads, b->heads},
+        {"the key size of a delta net", a->key_dim, b->key_dim},
+        {"the value size of a delta net", a->value_dim, b->value_dim},
+        {"the number of taps of a delta net", a->taps, b->taps},
+    };
+    return compare_integers(values, sizeof values / sizeof *values, destination);
+}
+
 static tsr_status compare_layers(const tsr_model_layer *a, const tsr_model_layer *b,
                                  const char *destination)
 {
@@ -107,6 +120,8 @@ static tsr_status compare_layers(const tsr_model_layer *a, const tsr_model_layer
         {"the size of a head", a->head_dim, b->head_dim},
         {"whether a layer has experts", a->experts != NULL, b->experts != NULL},
         {"whether attention has sinks", a->sinks, b->sinks},
+        {"whether the output of attention has a gate", a->output_gate, b->output_gate},
+        {"whether a layer has a delta net", a->delta_net != NULL, b->delta_net != NULL},
         {"the number of hidden features", a->experts ? 0 : a->hidden, b->experts ? 0 : b->hidden},
         {"whether q, k and v have biases", a->qkv_bias, b->qkv_bias},
         {"whether the attention's output has a bias", a->output_bias, b->output_bias},
@@ -124,6 +139,8 @@ static tsr_status compare_layers(const tsr_model_layer *a, const tsr_model_layer
     TSR__TRY(compare_integers(values, sizeof values / sizeof *values, destination));
     if (a->experts)
         TSR__TRY(compare_experts(a->experts, b->experts, destination));
+    if (a->delta_net)
+        return compare_delta_nets(a->delta_net, b->delta_net, destination);
     if (!near(scale_of(a), scale_of(b)))
         return differs(destination, "the factor of scores", scale_of(a), scale_of(b));
     if (!near(a->temperature, b->temperature))
@@ -170,6 +187,8 @@ tsr_status tsr__config_compare(const tsr_model_config *a, const tsr_model_config
         {"the sliding window", a_window, b_window},
         {"the first layer with a sliding window", a_from, b_from},
         {"whether the head is the embedding", a->tied, b->tied},
+        {"the number of layers that predict further tokens", a->next_token_layers,
+         b->next_token_layers},
     };
     TSR__TRY(compare_integers(values, sizeof values / sizeof *values, destination));
     TSR__TRY(compare_factors(a, b, destination));

@@ -37,13 +37,13 @@ static tsr_status put_text(put *p, const char *key, const char *text)
 
 static tsr_status put_sizes(put *p, const tsr_model_config *c)
 {
-    const tsr_model_layer *layer = c->kinds[0];
+    const tsr_model_layer *layer = tsr__config_usual_layer(c);
     int64_t window;
     const struct {
         const char *key;
         int64_t value;
     } integers[] = {
-        {"block_count", c->layers},
+        {"block_count", c->layers + c->next_token_layers},
         {"context_length", c->context},
         {"embedding_length", c->width},
         {"feed_forward_length", layer->hidden > 0 ? layer->hidden : layer->experts->hidden},
@@ -98,7 +98,7 @@ static tsr_status put_scaling(put *p, const tsr_rope_params *rope)
 /* Puts the factors that the family's files have. */
 static tsr_status put_factors(put *p, const tsr_model_config *c, const tsr__family *family)
 {
-    const tsr_model_layer *layer = c->kinds[0];
+    const tsr_model_layer *layer = tsr__config_usual_layer(c);
     const struct {
         const char *key;
         double value;
@@ -163,6 +163,48 @@ static tsr_status put_experts(put *p, const tsr_model_config *c, const tsr__fami
     return e->scale != 1 ? put_real(p, "expert_weights_scale", e->scale) : TSR_OK;
 }
 
+/* Puts how many pairs turn by each of the positions of an image, which are equal in a text. Readers
+ * in general use need them. */
+static tsr_status put_sections(put *p, int64_t pairs)
+{
+    const int64_t first = (pairs + 2) / 3, second = (pairs - first + 1) / 2,
+                  sections[4] = {first, second, pairs - first - second, 0};
+    TSR__TRY(tsr__gguf_put_array(p->writer, key_of(p, "rope.dimension_sections"), 5, 4));
+    for (int i = 0; i < 4; i++)
+        TSR__TRY(tsr__gguf_put_element_bits(p->writer, (uint32_t)sections[i]));
+    return TSR_OK;
+}
+
+/* Puts the sizes of delta nets. GGUF files have either a period or a list of the layers that have
+ * them. */
+static tsr_status put_delta_nets(put *p, const tsr_model_config *c, const tsr__family *family)
+{
+    int first, period = 1;
+    const tsr_model_delta_net *net = tsr__config_delta_net(c, &first);
+    if (c->next_token_layers > 0)
+        TSR__TRY(put_integer(p, "nextn_predict_layers", c->next_token_layers));
+    if (!family->delta_keys)
+        return TSR_OK;
+    while (period <= c->layers && tsr__config_layer(c, period - 1)->delta_net)
+        period++;
+    TSR__TRY(put_integer(p, "full_attention_interval", period));
+    if (!net)
+        return TSR_OK;
+    const struct {
+        const char *key;
+        int64_t value;
+    } integers[] = {
+        {"ssm.conv_kernel", net->taps},
+        {"ssm.state_size", net->key_dim},
+        {"ssm.group_count", net->key_heads},
+        {"ssm.time_step_rank", net->heads},
+        {"ssm.inner_size", net->heads * net->value_dim},
+    };
+    for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
+        TSR__TRY(put_integer(p, integers[i].key, integers[i].value));
+    return TSR_OK;
+}
+
 bool tsr__config_gelu_is_exact(const tsr_model_config *c)
 {
     return c->kinds[0]->activation == TSR_ACT_GELU_ERF &&
@@ -182,11 +224,14 @@ tsr_status tsr__config_put_gguf(const tsr_model_config *c, const char *name,
         TSR__TRY(put_text(&p, TSR__GGUF_ACTIVATION, "gelu"));
     TSR__TRY(put_factors(&p, c, family));
     TSR__TRY(put_experts(&p, c, family));
+    TSR__TRY(put_delta_nets(&p, c, family));
     const tsr_rope_params *rope = tsr__config_rotary_layer(c)->rope;
     if (!rope)
         return TSR_OK;
     TSR__TRY(put_window_rope(&p, c, family));
     TSR__TRY(put_integer(&p, "rope.dimension_count", rope->rotary_dim));
+    if (family->gguf_sections)
+        TSR__TRY(put_sections(&p, rope->rotary_dim / 2));
     TSR__TRY(put_real(&p, "rope.freq_base", rope->theta));
     return put_scaling(&p, rope);
 }

@@ -185,7 +185,7 @@ static void print_no_rope(tsr__json_writer *w, const tsr_model_config *c, int pe
 /* Prints the factors that the family's files have. */
 static void print_factors(tsr__json_writer *w, const tsr_model_config *c, const tsr__family *family)
 {
-    const tsr_model_layer *layer = c->kinds[0];
+    const tsr_model_layer *layer = tsr__config_usual_layer(c);
     const double scale = layer->attention_scale;
     const struct {
         const char *key;
@@ -305,6 +305,29 @@ static void print_experts(tsr__json_writer *w, const tsr_model_config *c,
         print_real(w, "swiglu_limit", e->limit);
 }
 
+/* Prints which layers have delta nets, their sizes, and how many layers predict further tokens. */
+static void print_delta_nets(tsr__json_writer *w, const tsr_model_config *c,
+                             const tsr__family *family)
+{
+    int first;
+    const tsr_model_delta_net *net = tsr__config_delta_net(c, &first);
+    print_key(w, "layer_types");
+    for (int i = 0; i < c->layers; i++)
+        tsr__json_print(w, "%s\"%s\"", i == 0 ? "[" : ", ",
+                        tsr__config_layer(c, i)->delta_net ? "linear_attention" : "full_attention");
+    tsr__json_print(w, "]");
+    print_bool(w, "attn_output_gate", tsr__config_usual_layer(c)->output_gate);
+    if (c->next_token_layers > 0)
+        print_integer(w, family->hf_next_layers, c->next_token_layers);
+    if (!net)
+        return;
+    print_integer(w, "linear_num_key_heads", net->key_heads);
+    print_integer(w, "linear_num_value_heads", net->heads);
+    print_integer(w, "linear_key_head_dim", net->key_dim);
+    print_integer(w, "linear_value_head_dim", net->value_dim);
+    print_integer(w, "linear_conv_kernel_dim", net->taps);
+}
+
 /* Prints that experts are in MXFP4, and all else is not. */
 static void print_mxfp4(tsr__json_writer *w)
 {
@@ -317,7 +340,7 @@ static void print_mxfp4(tsr__json_writer *w)
 /* Prints which biases there are, as far as the family's models may differ in this. */
 static void print_biases(tsr__json_writer *w, const tsr_model_config *c, const tsr__family *family)
 {
-    const tsr_model_layer *layer = c->kinds[0], *usual = &family->layer;
+    const tsr_model_layer *layer = tsr__config_usual_layer(c), *usual = &family->layer;
     if (family->keys->bias) {
         if (!c->norm_bias)
             print_bool(w, family->keys->bias, false);
@@ -335,7 +358,7 @@ void tsr__config_print(const tsr_model_config *c, tsr_dtype dtype, bool mxfp4, t
 {
     const tsr__family *family = tsr__family_by_name(c->architecture);
     const tsr__config_keys *keys = family->keys;
-    const tsr_model_layer *layer = c->kinds[0];
+    const tsr_model_layer *layer = tsr__config_usual_layer(c);
     const tsr_model_experts *experts = tsr__config_experts(c);
     /* Some families have the size of an expert under the key that is otherwise the MLP's. */
     const int64_t hidden = experts && (layer->hidden == 0 || !family->expert_keys->hidden)
@@ -363,6 +386,8 @@ void tsr__config_print(const tsr_model_config *c, tsr_dtype dtype, bool mxfp4, t
     print_biases(w, c, family);
     if (family->expert_keys)
         print_experts(w, c, family->expert_keys);
+    if (family->delta_keys)
+        print_delta_nets(w, c, family);
     if (family->qk_norm_varies)
         print_bool(w, "use_qk_norm", layer->qk_norm != TSR_QK_NORM_NONE);
     if (mxfp4)

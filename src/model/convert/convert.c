@@ -141,6 +141,59 @@ static tsr_status plan_expert(tsr__conversion *c, int layer, const tsr__paramete
     return status;
 }
 
+/* Gives the weights that are in the tensor `name` of the destination. */
+static tsr_status find_weights(tsr__conversion *c, int layer, const char *name,
+                               tsr__converted_weights *out)
+{
+    tsr__parameter p;
+    int most = 0;
+    while (tsr__weights_parameter(c->config, layer, most, &p))
+        most++;
+    out->items = tsr__calloc((size_t)most, sizeof *out->items);
+    if (!out->items)
+        return TSR_ERR_NO_MEMORY;
+    for (int i = 0; tsr__weights_parameter(c->config, layer, i, &p); i++) {
+        char other[TSR__WEIGHT_NAME];
+        tsr__weight to;
+        TSR__TRY(tsr__weight_place(&c->target, layer, p.ours, 0, &to, other));
+        if (strcmp(other, name) != 0)
+            continue;
+        tsr__converted_weight *added = &out->items[out->count];
+        added->to = to;
+        TSR__TRY(tsr__weight_find(c->source, layer, p.ours, &added->from));
+        out->count++;
+    }
+    return TSR_OK;
+}
+
+/* Adds the tensor of the destination that holds a parameter of a delta net. */
+static tsr_status plan_delta_net(tsr__conversion *c, int layer, const tsr__parameter *p)
+{
+    tsr__converted t = {.layer = layer};
+    tsr__weight to;
+    TSR__TRY(tsr__weight_place(&c->target, layer, p->ours, 0, &to, t.name));
+    if (to.first_row > 0)
+        return TSR_OK; /* another one's tensor holds it */
+    tsr_status status = find_weights(c, layer, t.name, &t.weights);
+    if (status == TSR_OK) {
+        t.from = t.weights.items[0].from.file;
+        t.from_dtype = tsr__elements_dtype(t.from);
+        t.rows = to.all_rows;
+        t.columns = to.columns;
+        t.shape[t.ndim++] = to.all_rows;
+        if (to.has_middle)
+            t.shape[t.ndim++] = 1;
+        if (p->ndim == 2)
+            t.shape[t.ndim++] = to.columns;
+        t.is_matrix = p->ndim == 2 && !p->is_f32;
+        t.dtype = choose_dtype(c, &t, t.columns);
+        status = add_tensor(c, &t);
+    }
+    if (status != TSR_OK)
+        tsr__free(t.weights.items);
+    return status;
+}
+
 /* Adds the destination's tensor that holds this parameter to the list, unless the list has it
  * already, as when one tensor holds q, k and v. */
 static tsr_status plan_parameter(tsr__conversion *c, int layer, const tsr__parameter *p)
@@ -151,6 +204,8 @@ static tsr_status plan_parameter(tsr__conversion *c, int layer, const tsr__param
         TSR__TRY(plan_expert(c, layer, p, e));
     if (p->experts > 0)
         return TSR_OK;
+    if (strncmp(p->ours, "delta_net.", 10) == 0)
+        return plan_delta_net(c, layer, p);
     TSR__TRY(tsr__weight_find(c->source, layer, p->ours, &from));
     TSR__TRY(tsr__weight_place(&c->target, layer, p->ours, 0, &to, t.name));
     if (to.first_row > 0)
@@ -188,7 +243,7 @@ static tsr_status plan_layer(tsr__conversion *c, int layer)
 static tsr_status plan_tensors(tsr__conversion *c)
 {
     TSR__TRY(plan_layer(c, -1));
-    for (int layer = 0; layer < c->config->layers; layer++)
+    for (int layer = 0; layer < c->config->layers + c->config->next_token_layers; layer++)
         TSR__TRY(plan_layer(c, layer));
     if (c->mixture)
         tsr__mixture_choose(c);
@@ -309,7 +364,8 @@ static tsr_status plan_target(tsr__conversion *c, const char *destination)
                                .config = c->config,
                                .family = c->source->family,
                                .prefix = c->source->family->hf_prefix,
-                               .transposed = c->source->family->hf_transposed && !c->gguf};
+                               .transposed = c->source->family->hf_transposed && !c->gguf,
+                               .experts = tsr__experts_of_family(c->source->family, c->gguf)};
     TSR__TRY(open_tokenizer(c));
     TSR__TRY(plan_tensors(c));
     return tsr__addition_plan(c);
@@ -359,8 +415,9 @@ static tsr_status convert_weights(tsr__conversion *c)
     for (size_t i = 0; i < c->count; i++)
         copier.total_bytes += c->tensors[i].size_bytes;
     for (size_t i = 0; i < c->count && status == TSR_OK; i++)
-        status = (c->tensors[i].experts.count > 0 ? tsr__experts_convert
-                                                  : tsr__tensor_convert)(&copier, &c->tensors[i]);
+        status = (c->tensors[i].experts.count > 0   ? tsr__experts_convert
+                  : c->tensors[i].weights.count > 0 ? tsr__weights_convert
+                                                    : tsr__tensor_convert)(&copier, &c->tensors[i]);
     c->stats.read_bytes = copier.source.read_bytes;
     tsr__tensor_copier_finish(&copier);
     return status;
@@ -437,8 +494,10 @@ tsr_status tsr_model_convert(const tsr_model_file *source, const char *destinati
     tsr__output_finish(&c->output);
     tsr_tokenizer_close(&c->tokenizer);
     tsr__addition_finish(c);
-    for (size_t i = 0; i < c->count; i++)
+    for (size_t i = 0; i < c->count; i++) {
         tsr__free(c->tensors[i].experts.sources);
+        tsr__free(c->tensors[i].weights.items);
+    }
     tsr__free(c->tensors);
     tsr__free(c);
     return status;

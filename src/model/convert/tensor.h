@@ -16,6 +16,17 @@ typedef struct tsr__converted_experts {
     bool alternates;
 } tsr__converted_experts;
 
+/* A tensor of the destination that is made of several weights, or whose rows or columns are in
+ * another order than in the source. */
+typedef struct tsr__converted_weight {
+    tsr__weight from, to; /* `to` says which rows of the destination's tensor they are */
+} tsr__converted_weight;
+
+typedef struct tsr__converted_weights {
+    tsr__converted_weight *items;
+    size_t count; /* 0: the tensor is not such a one */
+} tsr__converted_weights;
+
 /* What a tensor of bytes is, of the two that hold a matrix in MXFP4 (weights/mxfp4.h). The blocks
  * come just before the scales, and are converted together with them. */
 typedef enum tsr__converted_form {
@@ -28,6 +39,7 @@ typedef enum tsr__converted_form {
 typedef struct tsr__converted {
     char name[TSR__WEIGHT_NAME];
     tsr__converted_experts experts; /* count is 0: the tensor is not of experts */
+    tsr__converted_weights weights;
     tsr__converted_form form;
     const tsr_shard_param *from;
     tsr_dtype from_dtype, dtype;
@@ -72,6 +84,9 @@ tsr_status tsr__tensor_convert(tsr__tensor_copier *copier,
 
 /* experts.c: the same for a tensor of experts. */
 tsr_status tsr__experts_convert(tsr__tensor_copier *copier,
+                                const tsr__converted *tensor) TSR_NODISCARD;
+/* assembled.c: the same for a tensor that is made of weights. */
+tsr_status tsr__weights_convert(tsr__tensor_copier *copier,
                                 const tsr__converted *tensor) TSR_NODISCARD;
 /* Encode rows of the destination from copier->values, and write rows that are encoded. */
 tsr_status tsr__tensor_encode(tsr__tensor_copier *copier, const tsr__converted *tensor,

@@ -103,6 +103,7 @@ typedef struct tsr__family {
      * √head_dim, as llama.cpp takes it; 0: none. GGUF files of such families have no key for the
      * scale. */
     int gguf_scale_by_width;
+    bool gguf_sections;   /* GGUF files have rope.dimension_sections, for images */
     bool gguf_yarn_log;   /* GGUF files say with yarn_log_multiplier that YaRN's factor is 1 */
     int hidden_per_width; /* the hidden features, in multiples of the width, if config.json does not
                              give their number; 0: it must */
@@ -112,6 +113,8 @@ typedef struct tsr__family {
     /* Hugging Face files have experts in MXFP4 (weights/mxfp4.h), or as floats [experts, in, out]
      */
     bool hf_mxfp4;
+    /* Hugging Face files have gate and up of all experts in one tensor, and down in another */
+    bool hf_merged_experts;
     bool hf_gate_up_alternates; /* Hugging Face files have gate and up of experts in one tensor, in
                                    alternate rows */
     const tsr__expert_keys *expert_keys; /* NULL: no layer has experts */

@@ -18,6 +18,7 @@ const tsr__family tsr__family_qwen3_5 = {
     .gguf = "qwen35",
     TSR__LIKE_LLAMA_BUT(inside),
     .hf_norms_less_one = true,
+    .gguf_sections = true,
     .delta_keys = &tsr__qwen3_5_delta_keys,
     .hf_next_layers = "mtp_num_hidden_layers",
     .layer = {.gated = true,

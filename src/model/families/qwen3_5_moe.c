@@ -20,6 +20,8 @@ const tsr__family tsr__family_qwen3_5_moe = {
     .gguf = "qwen35moe",
     TSR__LIKE_LLAMA_BUT(inside),
     .hf_norms_less_one = true,
+    .gguf_sections = true,
+    .hf_merged_experts = true,
     .expert_keys = &keys,
     .delta_keys = &tsr__qwen3_5_delta_keys,
     .hf_next_layers = "mtp_num_hidden_layers",

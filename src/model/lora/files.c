@@ -172,6 +172,11 @@ tsr_status tsr__adapter_file_find(tsr__adapter_file *a, const tsr_model_config *
     if (!half_a || !half_b)
         return tsr__fail(TSR_ERR_NOT_FOUND, "lora: the file has %s, but not its other half, %s",
                          names[half_a ? 0 : 1], names[half_a ? 1 : 0]);
+    if (place.row_order.run > 0 || strncmp(p->ours, "delta_net.", 10) == 0)
+        return tsr__fail(TSR_ERR_UNSUPPORTED,
+                         "lora: tensor %s: adapters of delta nets, and of q in attention with a "
+                         "gate, are not supported",
+                         names[0]);
     const int dim = place.matrices > 0 ? 1 : 0;
     const int64_t rank = half_a->ndim == dim + 2 ? half_a->shape[dim] : 0;
     TSR__REQUIRE(rank >= 1 && rank <= MAX_RANK,

@@ -55,6 +55,11 @@ tsr_status tsr__lora_add_module(tsr_lora *lora, int layer, int target, const tsr
     char name[TSR__WEIGHT_NAME];
     tsr__weight place;
     TSR__TRY(find_weight(lora->stack, &module, 0, false, &place, name));
+    if (place.row_order.run > 0)
+        return tsr__fail(TSR_ERR_UNSUPPORTED,
+                         "lora: %s: adapters of q are not supported in attention with a gate; leave "
+                         "q out of the targets",
+                         name);
     if (place.matrices > 0)
         return tsr__fail(
             TSR_ERR_UNSUPPORTED,

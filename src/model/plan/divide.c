@@ -28,8 +28,13 @@ static double head_in_layers(const tsr_model_config *c)
     double sum = 0; /* of the layers, divided by the width */
     for (int i = 0; i < c->layers; i++) {
         const tsr_model_layer *layer = tsr__config_layer(c, i);
-        const double heads = (double)(2 * layer->heads + 2 * layer->kv_heads);
+        const int gate = layer->output_gate ? 1 : 0;
+        const double heads = (double)((2 + gate) * layer->heads + 2 * layer->kv_heads);
         const tsr_model_experts *e = layer->experts;
+        const tsr_model_delta_net *net = layer->delta_net;
+        if (net)
+            sum +=
+                (double)(2 * net->key_heads * net->key_dim + net->heads * (3 * net->value_dim + 2));
         sum += heads * (double)layer->head_dim +
                (e ? 3 * (double)(e->used * e->hidden + e->shared_hidden) + (double)e->count
                   : (double)((layer->gated ? 3 : 2) * layer->hidden));

@@ -53,7 +53,8 @@ void tsr__model_plan_finish(tsr__model_plan *plan)
  * the MLP, or of each of `experts`; with whole experts, these are the rank's. */
 typedef struct share {
     tsr_shard_range heads, kv_heads, hidden, experts, shared, vocabulary;
-    bool all_kv_heads; /* the rank has the parameters of all kv heads */
+    tsr_shard_range key_heads; /* of a delta net */
+    bool all_kv_heads;         /* the rank has the parameters of all kv heads */
 } share;
 
 static tsr_status divide_within(int64_t length, int ranks, const tsr_partition_params *params,
@@ -121,20 +122,38 @@ static tsr_status divide_hidden(const tsr__kept *kept, const tsr__weights *weigh
     return TSR_OK;
 }
 
+/* Divides the heads of a kind of layer: of a delta net the key heads, with their heads. */
+static tsr_status divide_heads(const tsr__kept *kept, const tsr__weights *weights, int kind,
+                               const tsr_partition_params *partition, tsr_shard_range *ranges,
+                               share *shares)
+{
+    const tsr_model_layer *layer = kept->config->kinds[kind];
+    const tsr_model_delta_net *net = layer->delta_net;
+    const int ranks = kept->ranks, kinds = kept->config->kind_count;
+    const bool by_kv_heads = layer->kv_heads >= ranks;
+    uint64_t align = 0;
+    TSR__TRY(tsr__kept_align_heads(kept, weights, kind, &align));
+    TSR__TRY(divide(net           ? net->key_heads
+                    : by_kv_heads ? layer->kv_heads
+                                  : layer->heads,
+                    ranks, partition, align, ranges));
+    for (int r = 0; r < ranks; r++) {
+        share *s = &shares[(size_t)r * (size_t)kinds];
+        if (net)
+            s->key_heads = ranges[r];
+        else
+            take_heads(layer, by_kv_heads, &ranges[r], s);
+    }
+    return TSR_OK;
+}
+
 /* Divides a kind of layer over the ranks of a stage. shares[r · kinds] is that of rank r. */
 static tsr_status divide_stage(const tsr__kept *kept, const tsr__weights *weights, int kind,
                                const tsr_partition_params *partition, const uint64_t *limits,
                                tsr_shard_range *ranges, share *shares)
 {
-    const tsr_model_layer *layer = kept->config->kinds[kind];
     const int ranks = kept->ranks, kinds = kept->config->kind_count;
-    const bool by_kv_heads = layer->kv_heads >= ranks;
-    uint64_t align_heads = 0;
-    TSR__TRY(tsr__kept_align_heads(kept, weights, kind, &align_heads));
-    TSR__TRY(divide(by_kv_heads ? layer->kv_heads : layer->heads, ranks, partition, align_heads,
-                    ranges));
-    for (int r = 0; r < ranks; r++)
-        take_heads(layer, by_kv_heads, &ranges[r], &shares[(size_t)r * (size_t)kinds]);
+    TSR__TRY(divide_heads(kept, weights, kind, partition, ranges, shares));
     TSR__TRY(divide_hidden(kept, weights, kind, partition, limits, ranges, shares));
     TSR__TRY(divide(kept->config->vocabulary, ranks, partition, 0, ranges));
     for (int r = 0; r < ranks; r++)
@@ -221,6 +240,20 @@ static bool starts(const char *text, const char *with)
     return strncmp(text, with, strlen(with)) == 0;
 }
 
+/* Returns how many rows (of "o", columns) of a parameter of a delta net belong to a key head; 0: it
+ * is not divided. */
+static int64_t delta_unit(const char *ours, const tsr_model_delta_net *net)
+{
+    const char *what = ours + strlen("delta_net.");
+    const int64_t each = net->heads / net->key_heads;
+    if (starts(what, "q.") || starts(what, "k.") || starts(what, "q_conv.") ||
+        starts(what, "k_conv."))
+        return net->key_dim;
+    if (starts(what, "v.") || starts(what, "z.") || starts(what, "v_conv.") || starts(what, "o."))
+        return each * net->value_dim;
+    return starts(what, "norm.") ? 0 : each;
+}
+
 /* Returns the part of a parameter that a rank has. */
 static tsr__weight_part part_of(const tsr__planned *item, const share *s,
                                 const tsr_model_layer *layer)
@@ -232,7 +265,11 @@ static tsr__weight_part part_of(const tsr__planned *item, const share *s,
     const char *ours = item->ours;
     const tsr_shard_range *rows = NULL, *columns = NULL;
     int64_t unit = 1;
-    if (starts(ours, "attention.q.") || (whole && starts(ours, "attention.q_norm."))) {
+    if (starts(ours, "delta_net.")) {
+        unit = delta_unit(ours, layer->delta_net);
+        *(starts(ours, "delta_net.o.") ? &columns : &rows) = unit > 0 ? &s->key_heads : NULL;
+    } else if (starts(ours, "attention.q.") || starts(ours, "attention.gate.") ||
+               (whole && starts(ours, "attention.q_norm."))) {
         rows = &s->heads;
         unit = head_dim;
     } else if (starts(ours, "attention.k.") || starts(ours, "attention.v.") ||
@@ -322,11 +359,11 @@ static void add_item(const tsr__kept *kept, const tsr__planned *item, const shar
         out->token_parameters += (uint64_t)llround((double)elements * used);
         return;
     }
-    *(is_norm(item->ours)                ? &out->norm_bytes
-      : is_embedding || is_positions     ? &out->embedding_bytes
-      : starts(item->ours, "attention.") ? &out->attention_bytes
-      : starts(item->ours, "mlp.")       ? &out->mlp_bytes
-                                         : &out->head_bytes) += bytes;
+    *(is_norm(item->ours)                                                    ? &out->norm_bytes
+      : is_embedding || is_positions                                         ? &out->embedding_bytes
+      : starts(item->ours, "attention.") || starts(item->ours, "delta_net.") ? &out->attention_bytes
+      : starts(item->ours, "mlp.")                                           ? &out->mlp_bytes
+                                   : &out->head_bytes) += bytes;
     out->weight_bytes += bytes;
     /* A token reads only one row of a table of embeddings or positions, so token_bytes leaves out
      * these tables. The embedding is a table where it is not also the head. */
@@ -338,12 +375,23 @@ static void add_item(const tsr__kept *kept, const tsr__planned *item, const shar
     out->token_parameters += item->ndim == 2 ? (uint64_t)llround((double)elements * used) : 0;
 }
 
+/* The bytes that a sequence's state has for one key head of a delta net. */
+static uint64_t state_bytes(const tsr_model_delta_net *net)
+{
+    const int64_t each = net->heads / net->key_heads,
+                  inputs = (2 * net->key_dim + each * net->value_dim) * (net->taps - 1);
+    return (uint64_t)(inputs + each * net->key_dim * net->value_dim) * sizeof(float);
+}
+
 /* The bytes of a layer's cache on a rank with the share `s` of the layer. */
 static uint64_t cache_bytes(const tsr_model_config *c, const tsr_model_plan_params *p, int layer,
                             const share *s)
 {
+    const tsr_model_delta_net *net = tsr__config_layer(c, layer)->delta_net;
     if (p->context == 0)
         return 0;
+    if (net)
+        return (uint64_t)p->sequences * s->key_heads.count * state_bytes(net);
     const int64_t page = p->context < TSR__PAGE_TOKENS ? p->context : TSR__PAGE_TOKENS,
                   tokens = p->sequences * ((p->context + page - 1) / page) * page;
     return 2 * (uint64_t)tokens * s->kv_heads.count *
@@ -382,11 +430,20 @@ tsr_status tsr__model_plan_check(const tsr_model_config *c, tsr_model_plan_param
 
 /* What ranks hold ------------------------------------------------------------------------------ */
 
+/* Returns the first layer of a stage that has attention, or its first layer. */
+static int attention_layer(const tsr_model_config *c, const tsr_model_rank_plan *of)
+{
+    for (int i = of->first_layer; i < of->first_layer + of->layers; i++)
+        if (!tsr__config_layer(c, i)->delta_net)
+            return i;
+    return of->first_layer;
+}
+
 static void plan_rank(const tsr__model_plan *plan, const tsr_model_plan_params *p,
                       const division *d, int rank, tsr_model_rank_plan *out)
 {
     const tsr_model_config *c = plan->weights->config;
-    const share *s = share_of(d, rank, out->first_layer);
+    const share *s = share_of(d, rank, attention_layer(c, out));
     const ends of = ends_of(p, rank);
     for (size_t i = 0; i < plan->count; i++) {
         const tsr__planned *item = &plan->items[i];
@@ -405,8 +462,12 @@ static void plan_rank(const tsr__model_plan *plan, const tsr_model_plan_params *
             break;
         }
     out->vocabulary = (int64_t)s->vocabulary.count;
-    for (int i = out->first_layer; i < out->first_layer + out->layers; i++)
-        out->cache_bytes += cache_bytes(c, p, i, share_of(d, rank, i));
+    for (int i = out->first_layer; i < out->first_layer + out->layers; i++) {
+        const uint64_t bytes = cache_bytes(c, p, i, share_of(d, rank, i));
+        out->cache_bytes += bytes;
+        if (tsr__config_layer(c, i)->delta_net)
+            out->state_bytes += bytes;
+    }
     out->total_bytes = out->weight_bytes + out->cache_bytes;
 }
 

@@ -16,7 +16,7 @@
 typedef struct saved_tensor {
     char name[TSR__WEIGHT_NAME];
     tsr_tensor *memory;
-    bool transposed;
+    bool transposed, has_middle;
     int64_t matrices;
 } saved_tensor;
 
@@ -57,6 +57,7 @@ static tsr_status need_tensor(saving *s, const char *name, const tsr__weight *pl
     saved_tensor *added = &s->tensors[s->count];
     *added = (saved_tensor){.transposed = place->transposed || (place->matrices > 0 && ndim == 2 &&
                                                                 s->stack->family->hf_mxfp4),
+                            .has_middle = place->has_middle,
                             .matrices = place->matrices};
     snprintf(added->name, sizeof added->name, "%s", name);
     TSR__TRY(tsr_tensor_create(s->stack->device, s->stack->dtype, ndim, shape, &added->memory));
@@ -94,6 +95,26 @@ static tsr_status gather(const tsr__stack_parameter *p, tsr_tensor **out)
     return tsr_tensor_slice(positions->tensor, 0, 0, positions->global_shape[0], 1, out);
 }
 
+/* Copies rows of a parameter to a tensor of the file, where they are in another order. */
+static tsr_status keep_runs(saving *s, const tsr__weight *place, tsr_tensor *memory,
+                            const tsr_tensor *complete)
+{
+    const int64_t run = place->row_order.run;
+    tsr_status status = TSR_OK;
+    for (int64_t i = 0; status == TSR_OK && i < place->rows; i += run) {
+        const int64_t at = place->first_row + tsr__order_in_file(&place->row_order, i);
+        tsr_tensor *from = NULL, *to = NULL;
+        status = tsr_tensor_slice(complete, 0, i, i + run, 1, &from);
+        if (status == TSR_OK)
+            status = tsr_tensor_slice(memory, 0, at, at + run, 1, &to);
+        if (status == TSR_OK)
+            status = tsr_copy(s->stack->stream, to, from);
+        tsr_tensor_destroy(&from);
+        tsr_tensor_destroy(&to);
+    }
+    return status;
+}
+
 /* Keeps the matrix of one expert, or of a parameter that is not of experts. `ndim` is its own. */
 static tsr_status keep(saving *s, const tsr__stack_parameter *p, int64_t expert, int ndim,
                        const tsr_tensor *complete)
@@ -104,6 +125,8 @@ static tsr_status keep(saving *s, const tsr__stack_parameter *p, int64_t expert,
     tsr_tensor *rows = NULL;
     TSR__TRY(tsr__weight_place(&s->target, p->layer, p->ours, expert, &place, name));
     TSR__TRY(need_tensor(s, name, &place, ndim, &to));
+    if (place.row_order.run > 0)
+        return keep_runs(s, &place, to->memory, complete);
     const int64_t first = place.matrix * place.all_rows + place.first_row;
     TSR__TRY(tsr_tensor_slice(to->memory, 0, first, first + (place.rows - 1) * place.row_step + 1,
                               place.row_step, &rows));
@@ -193,6 +216,15 @@ static tsr_status describe(saved_tensor *t, tsr_checkpoint_entry *out)
         t->memory = view;
         t->matrices = 0;
     }
+    if (t->has_middle) {
+        const tsr_layout *flat = tsr_tensor_layout(t->memory);
+        const int64_t shape[3] = {flat->shape[0], 1, flat->shape[1]};
+        tsr_tensor *view = NULL;
+        TSR__TRY(tsr_tensor_reshape(t->memory, 3, shape, &view));
+        tsr_tensor_destroy(&t->memory);
+        t->memory = view;
+        t->has_middle = false;
+    }
     if (t->transposed) {
         const int last = tsr_tensor_layout(t->memory)->ndim - 1;
         tsr_tensor *view = NULL;
@@ -280,7 +312,8 @@ tsr_status tsr_stack_save(tsr_stack *stack, const char *path, tsr_comm *stages)
                               .config = stack->config,
                               .family = stack->family,
                               .prefix = stack->family->hf_prefix,
-                              .transposed = stack->family->hf_transposed};
+                              .transposed = stack->family->hf_transposed,
+                              .experts = tsr__experts_of_family(stack->family, false)};
     const tsr_status status = save_all(&s, path, stages);
     if (status != TSR_OK) { /* no unit stays in use */
         const tsr__error error = tsr__error_take();

@@ -42,6 +42,8 @@ static tsr_dtype whole_dtype(const tsr__kept *k, const tsr__weight *weight)
 {
     const tsr_dtype dtype = k->matrices != 0 ? k->matrices : tsr__elements_dtype(weight->file);
     const int64_t block = (int64_t)tsr__dtype_block(dtype);
+    if (k->matrices == 0 && !tsr__weight_keeps_blocks(weight, dtype))
+        return k->others;
     return weight->columns % block == 0 ? dtype : k->others;
 }
 
@@ -86,6 +88,13 @@ tsr_status tsr__kept_align_heads(const tsr__kept *k, const tsr__weights *weights
                                  uint64_t *out)
 {
     const tsr_model_layer *layer = k->config->kinds[kind];
+    const tsr_model_delta_net *net = layer->delta_net;
+    if (net) {
+        int64_t of_net;
+        TSR__TRY(largest_block(k, weights, kind, "delta_net.o.weight", &of_net));
+        *out = align_units(k, net->key_heads, net->heads / net->key_heads * net->value_dim, of_net);
+        return TSR_OK;
+    }
     const bool of_kv = layer->kv_heads >= k->ranks;
     const int64_t queries = of_kv ? layer->heads / layer->kv_heads : 1;
     int64_t block;

@@ -22,10 +22,10 @@ tsr_status tsr__kept_choose(const tsr__weights *weights, int ranks, tsr_dtype wa
 tsr_dtype tsr__kept_part(const tsr__kept *kept, const tsr__weight *weight,
                          const tsr__weight_part *part);
 
-/* Gives the `align` of the partition of the heads (of the kv heads, if there is one for each rank)
- * of a kind of layer, with which each rank gets whole quantisation blocks of the matrices that are
- * kept in blocks. 0: there are too few blocks for every rank to have one, and these matrices are
- * then not kept in blocks. */
+/* Gives the `align` of the partition of the heads (of the kv heads, if there is one for each rank;
+ * of the key heads of a delta net) of a kind of layer, with which each rank gets whole quantisation
+ * blocks of the matrices that are kept in blocks. 0: there are too few blocks for every rank to
+ * have one, and these matrices are then not kept in blocks. */
 tsr_status tsr__kept_align_heads(const tsr__kept *kept, const tsr__weights *weights, int kind,
                                  uint64_t *out) TSR_NODISCARD;
 /* The same for the hidden features of a shared expert. A layer without one has 0. */

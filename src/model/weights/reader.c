@@ -8,6 +8,7 @@
 #include "model/weights/reader.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <pthread.h>
 #include <string.h>
 
@@ -75,16 +76,49 @@ static segment segment_of(const tsr_shard_param *param, int64_t row, int64_t fir
  * parameter. */
 static uint64_t row_in_file(const tsr__weight *w, int64_t row)
 {
-    return (uint64_t)(w->matrix * w->all_rows + w->first_row + row * w->row_step);
+    return (uint64_t)(w->matrix * w->all_rows + w->first_row +
+                      tsr__order_in_file(&w->row_order, row) * w->row_step);
+}
+
+/* Returns how many of `most` rows from `row` on follow each other in the file. */
+static int64_t run_from(const tsr__order *order, int64_t row, int64_t most)
+{
+    const int64_t left = order->run > 0 ? order->run - row % order->run : most;
+    return left < most ? left : most;
+}
+
+/* Finds the range of the file's columns that has those of a part. The part may have columns between
+ * them that belong to others. */
+static void column_range(const tsr__weight *w, const tsr__weight_part *part, int64_t *first,
+                         int64_t *count)
+{
+    const tsr__order *order = &w->column_order;
+    int64_t low = w->columns, high = 0;
+    if (order->run == 0) {
+        *first = part->first_column;
+        *count = part->columns;
+        return;
+    }
+    for (int64_t c = 0; c < part->columns;) {
+        const int64_t run = run_from(order, part->first_column + c, part->columns - c),
+                      at = tsr__order_in_file(order, part->first_column + c);
+        low = at < low ? at : low;
+        high = at + run > high ? at + run : high;
+        c += run;
+    }
+    *first = low;
+    *count = high > low ? high - low : 0;
 }
 
 /* Returns the segment of each row of the file that contains a rank's part. */
 static segment segment_for(const tsr__weight *w, const tsr__weight_part *part)
 {
-    return w->transposed
-               ? segment_of(w->file, w->all_rows, w->first_row + part->first_row * w->row_step,
-                            part->rows > 0 ? (part->rows - 1) * w->row_step + 1 : 0)
-               : segment_of(w->file, w->columns, part->first_column, part->columns);
+    int64_t first, count;
+    if (w->transposed)
+        return segment_of(w->file, w->all_rows, w->first_row + part->first_row * w->row_step,
+                          part->rows > 0 ? (part->rows - 1) * w->row_step + 1 : 0);
+    column_range(w, part, &first, &count);
+    return segment_of(w->file, w->columns, first, count);
 }
 
 uint64_t tsr__weight_part_bytes(const tsr__weight *w, const tsr__weight_part *part)
@@ -118,7 +152,15 @@ typedef struct piece {
 /* Returns whether rows of the file can be copied to the tensor without conversion. */
 static bool same_bytes(const tsr__weight *w, tsr_dtype to)
 {
-    return !w->transposed && !w->less_one && tsr__elements_dtype(w->file) == to;
+    return !w->transposed && !w->less_one && !w->minus_exp && w->column_order.run == 0 &&
+           tsr__elements_dtype(w->file) == to;
+}
+
+/* Returns whether elements must be quantised. */
+static bool must_quantise(const tsr__weight *w, tsr_dtype to)
+{
+    return tsr__dtype_is_block(to) &&
+           (tsr__elements_dtype(w->file) != to || !tsr__weight_keeps_blocks(w, to));
 }
 
 static uint64_t bytes_of(const piece *p, tsr_dtype dtype)
@@ -155,6 +197,16 @@ static tsr_status read_rows(const tsr__weight_source *source, tsr__weight_stagin
     const int64_t row = p->part->first_row + p->first;
     if (p->weight->row_step > 1)
         return read_runs(source, staging, p, s, head, out);
+    if (s->bytes == s->row_bytes && head == 0 && p->weight->row_order.run > 0) {
+        for (int64_t i = 0; i < p->rows;) {
+            const int64_t run = run_from(&p->weight->row_order, row + i, p->rows - i);
+            TSR__TRY(tsr__weight_source_read_open(
+                source, file, row_in_file(p->weight, row + i) * s->row_bytes,
+                s->bytes * (uint64_t)run, out + (uint64_t)i * s->bytes));
+            i += run;
+        }
+        return TSR_OK;
+    }
     if (s->bytes == s->row_bytes && head == 0)
         return tsr__weight_source_read_open(source, file,
                                             row_in_file(p->weight, row) * s->row_bytes,
@@ -166,19 +218,51 @@ static tsr_status read_rows(const tsr__weight_source *source, tsr__weight_stagin
     return TSR_OK;
 }
 
-/* Converts the rows of a piece, each of one element, and adds 1. */
-static tsr_status convert_plus_one(tsr__weight_staging *staging, const piece *p, char *out)
+/* Converts the rows of a piece, each of one element, and adds 1, or takes the logarithm. */
+static tsr_status convert_changed(tsr__weight_staging *staging, const piece *p, char *out)
 {
     const tsr_shard_param *file = p->weight->file;
     TSR__TRY(tsr__need_floats(&staging->scratch, &staging->scratch_count, (size_t)p->rows));
     TSR__TRY(
         tsr__elements_convert(file, staging->raw, 0, p->rows, TSR_F32, staging->scratch, NULL));
-    for (int64_t i = 0; i < p->rows; i++)
-        staging->scratch[i] += 1;
+    for (int64_t i = 0; i < p->rows; i++) {
+        float *value = &staging->scratch[i];
+        TSR__REQUIRE(!p->weight->minus_exp || *value < 0,
+                     "model: tensor %s: element %" PRIu64 " is %g; it must be less than 0",
+                     file->name, row_in_file(p->weight, p->part->first_row + p->first + i),
+                     (double)*value);
+        *value = p->weight->minus_exp ? (float)log(-(double)*value) : *value + 1;
+    }
     if (p->dtype == TSR_F32)
         memcpy(out, staging->scratch, (size_t)p->rows * sizeof(float));
     else
         tsr__converter(p->dtype, TSR_F32)(out, staging->scratch, (size_t)p->rows);
+    return TSR_OK;
+}
+
+/* Converts a row, whose columns are in another order in the file, and puts them in ours. */
+static tsr_status convert_columns(tsr__weight_staging *staging, const piece *p, const segment *s,
+                                  const char *from, char *out)
+{
+    const tsr_shard_param *file = p->weight->file;
+    const tsr__weight_part *part = p->part;
+    const tsr__order *order = &p->weight->column_order;
+    const int64_t block = (int64_t)file->block_count;
+    int64_t low, count;
+    column_range(p->weight, part, &low, &count);
+    low -= s->skip; /* the first element of `from` */
+    for (int64_t c = 0; c < part->columns;) {
+        const int64_t run = run_from(order, part->first_column + c, part->columns - c),
+                      at = tsr__order_in_file(order, part->first_column + c) - low;
+        const char *blocks = from + (uint64_t)(at / block) * file->block_bytes;
+        char *to = out + tsr__dtype_bytes(p->dtype, (uint64_t)c);
+        if (tsr__dtype_is_block(p->dtype)) /* whole blocks: see tsr__weight_keeps_blocks */
+            memcpy(to, blocks, tsr__dtype_bytes(p->dtype, (uint64_t)run));
+        else
+            TSR__TRY(tsr__elements_convert(file, blocks, at % block, run, p->dtype, to,
+                                           staging->scratch));
+        c += run;
+    }
     return TSR_OK;
 }
 
@@ -187,10 +271,16 @@ static tsr_status convert_rows(tsr__weight_staging *staging, const piece *p, con
                                char *out)
 {
     const tsr_shard_param *file = p->weight->file;
-    if (p->weight->less_one)
-        return convert_plus_one(staging, p, out);
+    if (p->weight->less_one || p->weight->minus_exp)
+        return convert_changed(staging, p, out);
     const int64_t columns = p->part->columns, head = p->weight->interleaved_head;
     const uint64_t row_bytes = tsr__dtype_bytes(p->dtype, (uint64_t)columns);
+    if (p->weight->column_order.run > 0) {
+        for (int64_t i = 0; i < p->rows; i++)
+            TSR__TRY(convert_columns(staging, p, s, (char *)staging->raw + (uint64_t)i * s->bytes,
+                                     out + (uint64_t)i * row_bytes));
+        return TSR_OK;
+    }
     if (file->block_count == 1 && head == 0)
         return tsr__elements_convert(file, staging->raw, 0, p->rows * columns, p->dtype, out,
                                      staging->scratch);
@@ -421,7 +511,7 @@ tsr_status tsr__weight_read(tsr__weight_reader *r, const tsr__weight *w,
                             const tsr__weight_part *part, tsr_tensor *out)
 {
     const tsr_dtype to = tsr_tensor_layout(out)->dtype;
-    const bool same = same_bytes(w, to), quantises = tsr__dtype_is_block(to) && !same;
+    const bool quantises = must_quantise(w, to);
     void *memory;
     if (part->rows == 0 || part->columns == 0)
         return TSR_OK;

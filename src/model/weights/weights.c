@@ -306,11 +306,21 @@ uint64_t tsr_model_config_parameters(const tsr_model_config *given, int layer)
     return sum;
 }
 
+static bool starts(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
 /* Names -------------------------------------------------------------------------------------- */
 
 static const tsr__weight_name *name_of(const tsr__weights *w, int layer, const char *ours)
 {
     return tsr__family_weight(w->family, layer >= 0, ours);
+}
+
+tsr__expert_tensors tsr__experts_of_family(const tsr__family *family, bool gguf)
+{
+    return family->hf_merged_experts && !gguf ? TSR__EXPERTS_MERGED : TSR__EXPERTS_USUAL;
 }
 
 /* Returns whether each expert has a tensor of its own. */
@@ -375,12 +385,21 @@ static void write_name(const tsr__weights *w, int layer, const char *ours,
         snprintf(text, NAME_SIZE, "%s%s", name->gguf, ending);
     else if (w->files->gguf)
         snprintf(text, NAME_SIZE, "blk.%d.%s%s", layer, name->gguf, ending);
+    else if (starts(ours, "next."))
+        snprintf(text, NAME_SIZE, "mtp.%s%s", name->hf, ending);
+    else if (tsr__config_is_next(w->config, layer))
+        snprintf(text, NAME_SIZE, "mtp.layers.%d.%s%s", layer - w->config->layers, name->hf,
+                 ending);
     else if (layer < 0)
         snprintf(text, NAME_SIZE, "%s%s%s", strcmp(name->ours, "head") == 0 ? "" : w->prefix,
                  name->hf, ending);
     else
         snprintf(text, NAME_SIZE, "%s%s%d.%s%s", w->prefix, w->family->hf_block, layer, name->hf,
                  ending);
+    if (w->joined_delta_nets && starts(ours, "delta_net.")) {
+        replace("attn_qkv.", "ssm_in.", text);
+        replace("attn_gate.", "ssm_in.", text);
+    }
     write_arrangement(w, ours, name, text);
 }
 
@@ -412,10 +431,25 @@ bool tsr__weights_is_matrix(int layer, const char *ours)
     return p && p->columns != NO_SIZE && !is_f32(p);
 }
 
-/* Returns whether a parameter is the weight of a norm. */
+/* Returns whether a parameter is the weight of a norm of which some files have 1 less. */
 static bool is_norm_weight(const char *ours)
 {
-    return strstr(ours, "norm") && strcmp(strrchr(ours, '.'), ".weight") == 0;
+    return strstr(ours, "norm") && strcmp(strrchr(ours, '.'), ".weight") == 0 &&
+           !starts(ours, "delta_net.");
+}
+
+int64_t tsr__order_in_file(const tsr__order *o, int64_t i)
+{
+    if (o->run == 0)
+        return i;
+    const int64_t group = o->run * o->runs;
+    return i / group * o->group_step + i % group / o->run * o->run_step + i % o->run;
+}
+
+bool tsr__weight_keeps_blocks(const tsr__weight *w, tsr_dtype dtype)
+{
+    return tsr__elements_dtype(w->file) != dtype ||
+           w->column_order.run % (int64_t)tsr__dtype_block(dtype) == 0;
 }
 
 /* If gate and up of experts have the same name, they are halves of the rows of one tensor, or
@@ -439,6 +473,82 @@ static void place_expert_rows(const tsr__weights *w, const char *ours, const tsr
     out->first_row = is_gate ? 0 : alternates ? 1 : out->rows;
 }
 
+/* Returns whether two weights of a layer are in one tensor. */
+static bool together(const tsr__weights *w, const char *a, const char *b)
+{
+    return same_name(w, name_of(w, 0, a), name_of(w, 0, b));
+}
+
+/* Places rows of a tensor that has all rows of the first key head, then those of the second: of
+ * `all` rows of a key head, `rows` from number `first` on. */
+static void place_by_key_heads(const tsr_model_delta_net *net, int64_t first, int64_t rows,
+                               int64_t all, tsr__weight *out)
+{
+    out->first_row = first;
+    out->all_rows = all * net->key_heads;
+    out->row_order = (tsr__order){.run = rows, .runs = 1, .group_step = all};
+}
+
+/* The order of files in which head h reads key head h % key_heads, of `unit` rows or columns for
+ * each head. In ours, the heads that read the same key head follow each other. */
+static tsr__order tiled_order(const tsr__weights *w, const tsr_model_delta_net *net, int64_t unit)
+{
+    const int64_t each = net->heads / net->key_heads;
+    if (!w->files->gguf || !w->family->delta_keys->gguf_tiled || each == 1)
+        return (tsr__order){0};
+    return (tsr__order){
+        .run = unit, .runs = each, .run_step = net->key_heads * unit, .group_step = unit};
+}
+
+/* Places a weight of a delta net. */
+static void place_delta_net(const tsr__weights *w, const tsr_model_delta_net *net, const char *ours,
+                            tsr__weight *out)
+{
+    const char *what = ours + strlen("delta_net.");
+    const int64_t keys = net->key_heads * net->key_dim, values = net->heads * net->value_dim,
+                  each = net->heads / net->key_heads, own = each * net->value_dim;
+    const bool is_q = *what == 'q', is_k = *what == 'k', is_v = *what == 'v',
+               is_z = starts(what, "z."), is_conv = strstr(what, "_conv.") != NULL,
+               is_beta = starts(what, "beta."), is_alpha = starts(what, "alpha.");
+    const bool joined = w->joined_delta_nets || together(w, "delta_net.q", "delta_net.z");
+    if (starts(what, "o.")) {
+        out->column_order = tiled_order(w, net, net->value_dim);
+    } else if (joined && !is_conv && (is_q || is_k || is_v || is_z)) {
+        const int64_t all = 2 * (net->key_dim + own);
+        place_by_key_heads(net,
+                           is_q   ? 0
+                           : is_k ? net->key_dim
+                           : is_v ? 2 * net->key_dim
+                                  : 2 * net->key_dim + own,
+                           is_q || is_k ? net->key_dim : own, all, out);
+    } else if (is_q || is_k || is_v) {
+        out->first_row = is_q ? 0 : is_k ? keys : 2 * keys;
+        out->all_rows = 2 * keys + values;
+        out->row_order = is_v ? tiled_order(w, net, net->value_dim) : (tsr__order){0};
+        out->has_middle = is_conv && !w->files->gguf;
+    } else if (is_z) {
+        out->row_order = tiled_order(w, net, net->value_dim);
+    } else if ((is_beta || is_alpha) && together(w, "delta_net.beta", "delta_net.alpha")) {
+        place_by_key_heads(net, is_beta ? 0 : each, each, 2 * each, out);
+    } else if (!starts(what, "norm.")) {
+        out->row_order = tiled_order(w, net, 1);
+        out->minus_exp = w->files->gguf && strcmp(what, "a_log") == 0;
+    }
+}
+
+/* If q and the gate of attention's output have the same name, the rows of a head of q are followed
+ * by those of its gate. */
+static void place_gated(const tsr__weights *w, const tsr_model_layer *layer, const char *ours,
+                        tsr__weight *out)
+{
+    if (!layer->output_gate || !together(w, "attention.q", "attention.gate"))
+        return;
+    out->first_row = starts(ours, "attention.q.") ? 0 : layer->head_dim;
+    out->all_rows = 2 * out->rows;
+    out->row_order =
+        (tsr__order){.run = layer->head_dim, .runs = 1, .group_step = 2 * layer->head_dim};
+}
+
 /* If q, k and v have the same name, or gate and up, they are consecutive rows of one tensor. */
 static void place_rows(const tsr__weights *w, const tsr_model_layer *layer, const char *ours,
                        const tsr__weight_name *name, tsr__weight *out)
@@ -456,6 +566,10 @@ static void place_rows(const tsr__weights *w, const tsr_model_layer *layer, cons
         out->first_row = layer->hidden;
         out->all_rows = 2 * layer->hidden;
     }
+    if (starts(ours, "delta_net."))
+        place_delta_net(w, layer->delta_net, ours, out);
+    if (is_q || starts(ours, "attention.gate."))
+        place_gated(w, layer, ours, out);
     if (!is_q && !is_k && !is_v)
         return;
     const int64_t queries = layer->heads * layer->head_dim,
@@ -478,6 +592,8 @@ static int shape_of(const tsr__weights *w, const tsr__weight *place, int ndim, i
     /* GGUF files have a matrix of one row as a row. */
     if (ndim == 1 || place->all_rows > 1 || !w->files->gguf)
         shape[count++] = place->transposed ? place->columns : place->all_rows;
+    if (place->has_middle)
+        shape[count++] = 1;
     if (ndim == 2)
         shape[count++] = place->transposed ? place->all_rows : place->columns;
     return count;
@@ -676,6 +792,18 @@ static void find_experts(tsr__weights *w)
     }
 }
 
+/* Finds out whether a GGUF file has q, k, v and z of delta nets in one tensor. */
+static void find_delta_nets(tsr__weights *w)
+{
+    char text[NAME_SIZE];
+    int layer;
+    if (!w->files->gguf || !tsr__config_delta_net(w->config, &layer))
+        return;
+    w->joined_delta_nets = true;
+    write_name(w, layer, "delta_net.q.weight", name_of(w, layer, "delta_net.q"), text);
+    w->joined_delta_nets = tsr__model_files_find(w->files, text) != NULL;
+}
+
 /* Calls `visit` for each parameter of the model, of experts for that of each expert. */
 static tsr_status each(const tsr__weights *w,
                        tsr_status (*visit)(void *user, const tsr__weights *w, int layer,
@@ -683,7 +811,7 @@ static tsr_status each(const tsr__weights *w,
                        void *user)
 {
     tsr__parameter p;
-    for (int layer = -1; layer < w->config->layers; layer++)
+    for (int layer = -1; layer < w->config->layers + w->config->next_token_layers; layer++)
         for (int i = 0; tsr__weights_parameter(w->config, layer, i, &p); i++)
             for (int64_t e = 0; e < (p.experts > 0 ? p.experts : 1); e++)
                 TSR__TRY(visit(user, w, layer, p.ours, e));
@@ -728,7 +856,8 @@ tsr_status tsr__weights_expected(const tsr__model_files *files, const tsr_model_
                             .config = config,
                             .family = a,
                             .prefix = a->hf_prefix,
-                            .transposed = a->hf_transposed && !files->gguf};
+                            .transposed = a->hf_transposed && !files->gguf,
+                            .experts = tsr__experts_of_family(a, files->gguf)};
     return each(&w, expect_one, &(expectation){add, user});
 }
 
@@ -743,5 +872,6 @@ tsr_status tsr__weights_init(const tsr__model_files *files, const tsr_model_conf
     find_prefix(out);
     find_arrangement(out);
     find_experts(out);
+    find_delta_nets(out);
     return each(out, check_one, NULL);
 }

@@ -20,6 +20,15 @@ typedef enum tsr__expert_tensors {
     TSR__EXPERTS_GATE_UP
 } tsr__expert_tensors;
 
+/* The order in which a file has rows or columns: number i of ours is number
+ * i / (run · runs) · group_step + i / run % runs · run_step + i % run of the file's. */
+typedef struct tsr__order {
+    int64_t run; /* those that follow each other in both; 0: the orders are the same */
+    int64_t runs, run_step, group_step;
+} tsr__order;
+
+int64_t tsr__order_in_file(const tsr__order *order, int64_t index);
+
 /* How a model's files name and arrange weights. */
 typedef struct tsr__weights {
     const tsr__model_files *files;
@@ -28,6 +37,9 @@ typedef struct tsr__weights {
     const char *prefix; /* starts names in Hugging Face files: hf_prefix or "" */
     bool transposed;    /* matrices of layers are [in, out] */
     tsr__expert_tensors experts;
+    /* GGUF files of early Qwen3-Next: q, k, v and z of delta nets in one tensor, "ssm_in", with the
+     * rows of each key head together. */
+    bool joined_delta_nets;
 } tsr__weights;
 
 /* The place of one of our parameters: rows first_row … first_row + rows − 1 of a tensor
@@ -43,8 +55,15 @@ typedef struct tsr__weight {
     /* Rows of each head are in the order of adjacent pairs: row 2i + h of the file is row
      * h · head_dim / 2 + i of ours. 0: they are in our order. */
     int64_t interleaved_head;
-    bool less_one; /* the file has each element less 1; only for tensors of one dimension */
+    tsr__order row_order; /* of the `rows`, before row_step */
+    tsr__order column_order;
+    bool less_one;   /* the file has each element less 1; only for tensors of one dimension */
+    bool minus_exp;  /* the file has −e^x of each element x; the same */
+    bool has_middle; /* the tensor has a dimension of 1 between rows and columns */
 } tsr__weight;
+
+/* Returns how files that are written arrange the experts of a family. */
+tsr__expert_tensors tsr__experts_of_family(const tsr__family *family, bool gguf);
 
 /* Determines how the files name and arrange weights, and checks that every weight is there with the
  * shape that the configuration implies, in a dtype that can be read. Errors: TSR_ERR_NOT_FOUND,
@@ -75,6 +94,10 @@ typedef struct tsr__weight_part {
     bool of_experts; /* the parameter has a matrix for each expert, of which the rank has these: */
     int64_t first_expert, experts;
 } tsr__weight_part;
+
+/* Returns whether a weight can be kept in this block format: with the blocks of the file, if these
+ * are of the same format, or with new ones. */
+bool tsr__weight_keeps_blocks(const tsr__weight *weight, tsr_dtype dtype);
 
 /* Returns the number of matrices of a part, and of their elements. */
 int64_t tsr__weight_part_matrices(const tsr__weight_part *part);
