@@ -1766,6 +1766,133 @@ START_TEST(recorded_families_there_and_back)
 }
 END_TEST
 
+/* Adds a tensor of a file to another one. `count` numbers are taken from its start. */
+static void add_copy(bytes *weights, char *header, size_t size, const char *path,
+                     const tsr_shard_param *from, const char *name, int ndim, const int64_t *shape)
+{
+    size_t used = strlen(header), count = 2;
+    uint8_t *data = read_tensor(path, from);
+    used += (size_t)snprintf(header + used, size - used, "%c\"%s\":{\"dtype\":\"BF16\",\"shape\":[",
+                             used == 0 ? '{' : ',', name);
+    for (int d = 0; d < ndim; d++) {
+        used +=
+            (size_t)snprintf(header + used, size - used, "%s%d", d > 0 ? "," : "", (int)shape[d]);
+        count *= (size_t)shape[d];
+    }
+    snprintf(header + used, size - used, "],\"data_offsets\":[%zu,%zu]}", weights->size,
+             weights->size + count);
+    put_bytes(weights, data, count);
+    free(data);
+}
+
+/* Copies a folder, and adds a layer that predicts further tokens: a copy of layer 3, with experts
+ * in tensors of their own if `apart`. */
+static void add_next_layer(const char *from, const char *to, bool apart)
+{
+    enum { SIZE = 1 << 16, WIDTH = 64 };
+    static const char *const vectors[] = {"pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm"};
+    char *header = calloc(SIZE, 1), name[160], path[160];
+    const tsr_shard_param *embedding = NULL;
+    tsr_shard_list *list = open_list(from);
+    bytes weights = {0};
+    ck_assert_ptr_nonnull(header);
+    for (uint64_t i = 0; i < tsr_shard_list_param_count(list); i++) {
+        const tsr_shard_param *p = tsr_shard_list_param(list, i);
+        const char *inside = strstr(p->name, "layers.3.");
+        add_copy(&weights, header, SIZE, from, p, p->name, p->ndim, p->shape);
+        embedding = strstr(p->name, "embed_tokens") ? p : embedding;
+        if (!inside)
+            continue;
+        snprintf(name, sizeof name, "mtp.layers.0.%s", inside + strlen("layers.3."));
+        const char *merged = strstr(p->name, "gate_up_proj"),
+                   *down = strstr(p->name, "experts.down_proj");
+        if (!apart || (!merged && !down)) {
+            add_copy(&weights, header, SIZE, from, p, name, p->ndim, p->shape);
+            continue;
+        }
+        for (int e = 0; e < (int)p->shape[0]; e++) { /* other numbers, of the same shapes */
+            const int64_t shape[2] = {p->shape[1] / (merged ? 2 : 1), p->shape[2]};
+            const char *const parts[] = {merged ? "gate" : "down", "up"};
+            for (int part = 0; part < (merged ? 2 : 1); part++) {
+                snprintf(name, sizeof name, "mtp.layers.0.mlp.experts.%d.%s_proj.weight", e,
+                         parts[part]);
+                add_copy(&weights, header, SIZE, from, p, name, 2, shape);
+            }
+        }
+    }
+    ck_assert_ptr_nonnull(embedding);
+    add_copy(&weights, header, SIZE, from, embedding, "mtp.fc.weight", 2,
+             (int64_t[]){WIDTH, 2 * WIDTH});
+    for (int i = 0; i < 3; i++) {
+        snprintf(name, sizeof name, "mtp.%s.weight", vectors[i]);
+        add_copy(&weights, header, SIZE, from, embedding, name, 1, (int64_t[]){WIDTH});
+    }
+    strcat(header, "}");
+    bytes all = safetensors_file(header, weights.size);
+    memcpy(all.data + all.size - weights.size, weights.data, weights.size);
+    ck_assert_int_eq(mkdir(at(to), 0777), 0);
+    snprintf(name, sizeof name, "%s/model.safetensors", to);
+    folder_write(&work, name, (char *)all.data, all.size, path);
+    snprintf(path, sizeof path, "%s/config.json", from);
+    snprintf(name, sizeof name, "%s/config.json", to);
+    copy_file(path, at(name));
+    tsr_shard_list_destroy(&list);
+    free(all.data);
+    free(weights.data);
+    free(header);
+}
+
+/* Returns how many tensors have names with this text. */
+static int count_with(const char *path, const char *text)
+{
+    tsr_shard_list *list = open_list(path);
+    int count = 0;
+    for (uint64_t i = 0; i < tsr_shard_list_param_count(list); i++)
+        count += strstr(tsr_shard_list_param(list, i)->name, text) != NULL;
+    tsr_shard_list_destroy(&list);
+    return count;
+}
+
+static int next_layers_of(const char *path)
+{
+    tsr_model_file *file = NULL;
+    ck_assert_ok(tsr_model_file_open(path, &file));
+    const int count = tsr_model_file_config(file)->next_token_layers;
+    ck_assert_int_eq(tsr_model_file_config(file)->layers, 4);
+    tsr_model_file_close(&file);
+    return count;
+}
+
+/* Layers that predict further tokens travel, too. */
+START_TEST(next_token_layers_travel)
+{
+    static const char hf[] = TEST_DATA "/model/families/qwen35moe/hf";
+    const bool apart = _i == 1;
+    add_next_layer(hf, "next", apart);
+    ck_assert_int_eq(next_layers_of(at("next")), 1);
+    ck_assert_int_eq(next_layers_of(hf), 0);
+    ck_assert_ok(
+        convert_model(at("next"), at("n.gguf"), tsr_convert_params(.dtype = TSR_F16), NULL));
+    ck_assert_int_eq(next_layers_of(at("n.gguf")), 1);
+    ck_assert_int_eq(count_with(at("n.gguf"), "blk.4.nextn."), 4);
+    ck_assert_int_eq(count_with(at("n.gguf"), "blk.4."), 4 + count_with(at("n.gguf"), "blk.3."));
+    ck_assert_ok(
+        convert_model(at("n.gguf"), at("back"), tsr_convert_params(.dtype = TSR_BF16), NULL));
+    ck_assert_int_eq(next_layers_of(at("back")), 1);
+    ck_assert_ok(convert_model(at("next"), at("own"), NULL, NULL));
+    ck_assert_int_gt(compare(at("own"), at("back")), 20);
+    ck_assert_int_eq(count_with(at("own"), "mtp."), count_with(at("back"), "mtp."));
+    check_norms(at("back"), at("own"));
+    if (!apart) {
+        ck_assert_int_gt(compare(at("own"), at("next")), 12); /* those of mtp, and the head */
+        ck_assert_int_eq(count_with(at("own"), "mtp."), count_with(at("next"), "mtp."));
+    }
+    /* the same layer as a part of the model and of its own */
+    ck_assert_ok(convert_model(at("n.gguf"), at("again.gguf"), NULL, NULL));
+    ck_assert_int_eq(compare(at("n.gguf"), at("again.gguf")), count_with(at("n.gguf"), "."));
+}
+END_TEST
+
 /* Copies a safetensors file, and replaces the prefix "model." of tensors' names by another one. */
 static void copy_with_prefix(const char *from, const char *to, const char *prefix)
 {
@@ -1835,6 +1962,7 @@ TESTS(convert)
     tcase_add_test(tests, families_there_and_back);
     tcase_add_loop_test(tests, recorded_families_there_and_back, 0,
                         (int)(sizeof recorded / sizeof *recorded));
+    tcase_add_loop_test(tests, next_token_layers_travel, 0, 2);
     tcase_add_test(tests, experts_there_and_back);
     tcase_add_test(tests, merged_experts_are_read);
     tcase_add_test(tests, arranged_experts_are_read);

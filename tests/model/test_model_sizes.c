@@ -192,7 +192,20 @@ START_TEST(descriptions_of_delta_nets)
         snprintf(text, sizeof text, "model: configuration: %s", mistakes[i].text);
         ck_assert_error(delta_net_of_config(&wrong), TSR_ERR_INVALID, text);
     }
-    tsr_model_layer layer = *tsr_model_file_config(file)->kinds[0];
+    /* convolutions have no blocks */
+    const tsr_model_delta_net net = {
+        .struct_size = sizeof net, .key_heads = 2, .heads = 4, .key_dim = 16, .value_dim = 16};
+    tsr_model_layer layer = {.struct_size = sizeof layer, .hidden = 96, .delta_net = &net};
+    tsr_model_config blocks = *tsr_model_file_config(file);
+    tsr_model_file *random = NULL;
+    tsr_model_rank_plan planned = TSR_INIT(tsr_model_rank_plan);
+    blocks.architecture = "qwen3_5_text";
+    blocks.kinds = (const tsr_model_layer *const[]){&layer};
+    ck_assert_ok(tsr_model_file_open_random(&blocks, TSR_Q8_0, 1, &random));
+    ck_assert_ok(tsr_model_plan(random, NULL, NULL, &planned, NULL));
+    ck_assert_int_gt((int64_t)planned.state_bytes, 0);
+    tsr_model_file_close(&random);
+    layer = *tsr_model_file_config(file)->kinds[0];
     refused_layer(&layer, "llama", -1, "next_token_layers is -1; 0 to 8 is possible");
     refused_layer(&layer, "llama", 1,
                   "next_token_layers is 1, but models of architecture llama have none");

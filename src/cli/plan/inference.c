@@ -211,13 +211,16 @@ static void print_table(const result *r)
  * the table. */
 static void print_cache(const result *r)
 {
-    uint64_t most = 0;
+    uint64_t most = 0, states = 0; /* states are f32 on all devices */
     char wide[CLI_BYTES_TEXT], narrow[CLI_BYTES_TEXT];
     for (int i = 0; i < r->given.count; i++)
-        most = r->ranks[i].cache_bytes > most ? r->ranks[i].cache_bytes : most;
+        if (r->ranks[i].cache_bytes > most) {
+            most = r->ranks[i].cache_bytes;
+            states = r->ranks[i].state_bytes;
+        }
     printf("\ncache: f32, at most %s on a rank; %s in f16, if all devices have matrix units "
            "(--cache-dtype)\n",
-           cli_bytes(most, wide), cli_bytes(most / 2, narrow));
+           cli_bytes(most, wide), cli_bytes((most - states) / 2 + states, narrow));
 }
 
 static void print_fit(const result *r)

@@ -270,6 +270,12 @@ static tsr_status read_tensors(tsr__file *file, const tsr__model_files *files, t
     facts->mlp_bias = has_bias(files, facts, "mlp.up");
     if (facts->family->qk_norm_varies)
         facts->qk_norm = tsr__model_files_find(files, "blk.0.attn_q_norm.weight") != NULL;
+    if (facts->next_layers > 0) { /* quantised files may lack these layers */
+        char name[KEY_SIZE];
+        snprintf(name, sizeof name, "blk.%d.attn_norm.weight", (int)facts->layers);
+        if (!tsr__model_files_find(files, name))
+            facts->next_layers = 0;
+    }
     TSR__TRY(read_long_rope(file, files, facts));
     return rope ? read_rope_factors(file, rope, facts) : TSR_OK;
 }

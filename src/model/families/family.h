@@ -179,6 +179,9 @@ extern const tsr__weight_name tsr__llama_outside[], tsr__llama_inside[];
         {"delta_net.dt_bias", "linear_attn.dt_bias", "ssm_dt.bias"},                               \
         {"delta_net.norm", "linear_attn.norm", "ssm_norm"},                                        \
         {"delta_net.o", "linear_attn.out_proj", "ssm_out"},                                        \
+        {"next.embedding_norm", "pre_fc_norm_embedding", "nextn.enorm"},                           \
+        {"next.hidden_norm", "pre_fc_norm_hidden", "nextn.hnorm"},                                 \
+        {"next.join", "fc", "nextn.eh_proj"}, {"next.norm", "norm", "nextn.shared_head_norm"},     \
     {                                                                                              \
         "norm2", "post_attention_layernorm", "post_attention_norm"                                 \
     }

@@ -109,6 +109,8 @@ int tsr__random_kind(const char *name, int ndim)
     const size_t length = strlen(name);
     if (length >= 4 && strcmp(name + length - 4, "bias") == 0)
         return TSR__RANDOM_BIAS;
+    if (strstr(name, "conv1d")) /* a few taps, which no block format has */
+        return TSR__RANDOM_NORM;
     return ndim > 1 ? TSR__RANDOM_MATRIX : TSR__RANDOM_NORM;
 }
 

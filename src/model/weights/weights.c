@@ -662,6 +662,18 @@ tsr_status tsr__weight_find_expert(const tsr__weights *w, int layer, const char 
     tsr__weight place;
     TSR__TRY(tsr__weight_place(w, layer, ours, expert, &place, text));
     place.file = tsr__model_files_find(w->files, text);
+    if (!place.file && tsr__config_is_next(w->config, layer) && !w->files->gguf) {
+        /* Experts of layers that predict further tokens may be arranged in the other way. */
+        char other_text[NAME_SIZE];
+        tsr__weights other = *w;
+        tsr__weight found;
+        other.experts =
+            w->experts == TSR__EXPERTS_MERGED ? TSR__EXPERTS_USUAL : TSR__EXPERTS_MERGED;
+        TSR__TRY(tsr__weight_place(&other, layer, ours, expert, &found, other_text));
+        found.file = tsr__model_files_find(w->files, other_text);
+        if (found.file)
+            place = found;
+    }
     if (!place.file && w->config->tied && strcmp(ours, "embedding.weight") == 0) {
         /* A file of a model with a tied head may have its only matrix under the head's name. */
         char head[NAME_SIZE];
