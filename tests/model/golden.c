@@ -369,8 +369,8 @@ static const struct family {
     {"qwen3moe", "f16", "f16", true},    {"qwen3moe", "q8_0", NULL, false},
     {"gptoss", "mxfp4", NULL, true},     {"qwen3moe_k", "q4_k_m", NULL, true},
     {"mixtral", "f16", "f16", true},     {"granitemoe", "f16", "f16", true},
-    {"minimaxm2", "f16", "f16", true},   {"qwen3next", NULL, "f16", false},
-    {"qwen35moe", "f16", NULL, false},   {"qwen3next", "f16", NULL, true},
+    {"minimaxm2", "f16", "f16", true},   {"qwen3next", NULL, "f16", true},
+    {"qwen35moe", "f16", NULL, true},    {"qwen3next", "f16", NULL, true},
     {"qwen35moe", NULL, "f16", true},    {"qwen35", "f16", "f16", true},
 };
 enum { FAMILIES = sizeof families / sizeof *families };
