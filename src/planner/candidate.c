@@ -51,14 +51,27 @@ static double activation_bytes(const tsr_model_config *m, const tsr_model_rank_p
     return sizeof(float) * (whole + attention + mlp);
 }
 
+/* Returns the operations of an average block for a row, without products with weights. On average,
+ * a row attends to half of the context; keys and values take 2 operations each. The delta rule
+ * takes about 6 for each number of a state. */
+static double attention_flops(const tsr__grid_search *s, const tsr_model_rank_plan *rank)
+{
+    const tsr_model_config *m = s->config;
+    int deltas = 0;
+    for (int i = 0; i < m->layers; i++)
+        deltas += m->kinds[m->layer_kinds ? m->layer_kinds[i] : 0]->delta_net != NULL;
+    const double part = 1 - (double)deltas / (double)m->layers,
+                 states = (double)rank->state_bytes / sizeof(float) / (double)s->work.sequences;
+    return part * 4 * (s->work.context / 2) * (double)rank->heads *
+               (double)layer_of(m, rank)->head_dim +
+           6 * states / (double)m->layers;
+}
+
 static tsr__model_share share_of(const tsr__grid_search *s, const tsr_model_rank_plan *rank)
 {
     const tsr_model_config *m = s->config;
     const tsr_model_experts *experts = experts_of(m);
-    const double head = (double)rank->vocabulary * (double)m->width,
-                 /* on average, a row attends to half of the context; keys and values take 2
-                  * operations each */
-        seen = s->work.context / 2;
+    const double head = (double)rank->vocabulary * (double)m->width;
     return (tsr__model_share){
         .block_bytes = (double)(rank->attention_bytes + rank->mlp_bytes + rank->norm_bytes),
         .block_parameters = fmax((double)rank->token_parameters - head, 0),
@@ -68,8 +81,9 @@ static tsr__model_share share_of(const tsr__grid_search *s, const tsr_model_rank
         .head_bytes = (double)(m->tied ? rank->embedding_bytes : rank->head_bytes),
         .head_parameters = head,
         .cache_bytes = (double)rank->cache_bytes,
+        .state_bytes = (double)rank->state_bytes,
         .activation_bytes = activation_bytes(m, rank),
-        .attention_flops = 4 * seen * (double)rank->heads * (double)layer_of(m, rank)->head_dim,
+        .attention_flops = attention_flops(s, rank),
         .tied = m->tied,
     };
 }

@@ -17,8 +17,8 @@ typedef struct tsr__grid_work {
 } tsr__grid_work;
 
 /* The share of a model that one rank of a tensor-parallel group would have if there were a single
- * stage. block_* and cache_bytes are sums over all blocks; a stage with some of the blocks has a
- * proportional share of them. */
+ * stage. block_*, cache_bytes and state_bytes are sums over all blocks; a stage with some of the
+ * blocks has a proportional share of them. */
 typedef struct tsr__model_share {
     double block_bytes, block_parameters; /* of weights; the latter counts elements of matrices */
     /* The part of block_bytes in experts, and of these the part that a row uses. */
@@ -26,6 +26,7 @@ typedef struct tsr__model_share {
     double embedding_bytes;             /* on the first stage */
     double head_bytes, head_parameters; /* on the last stage */
     double cache_bytes;
+    double state_bytes; /* the part of cache_bytes in states, which a pass reads and writes once */
     double activation_bytes; /* the bytes that a block keeps for the backward pass of a row */
     double attention_flops;  /* operations of a block for a row, without products with weights */
     bool tied;               /* the head is the embedding: a stage with both has one copy */

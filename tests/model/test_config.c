@@ -293,6 +293,9 @@ static const struct {
     {LLAMA ", \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}}",
      "config.json: rope scaling 'dynamic' is not supported; none, linear, llama3, yarn and "
      "longrope are"},
+    {LLAMA ", \"rope_scaling\": {\"type\": \"mrope\"}}",
+     "config.json: rope scaling 'mrope' is not supported; none, linear, llama3, yarn and "
+     "longrope are"},
     {"{\"scoring_func\": \"none\", \"model_type\": \"minimax_m2\", " SIZES "}",
      "config.json: offset 17: gating function 'none' of experts is not supported; softmax and "
      "sigmoid are"},
@@ -567,7 +570,7 @@ START_TEST(layers_with_delta_nets)
         "{\"model_type\": \"qwen3_5\", \"text_config\": {\"model_type\": \"qwen3_5_text\", " SIZES
             DELTA_NETS ", \"layer_types\": [\"linear_attention\", \"full_attention\", "
         "\"linear_attention\"], \"head_dim\": 16, \"mtp_num_hidden_layers\": 1, "
-        "\"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 1e7, "
+        "\"rope_parameters\": {\"rope_type\": \"mrope\", \"rope_theta\": 1e7, "
         "\"partial_rotary_factor\": 0.25, \"mrope_section\": [1, 1, 0], "
         "\"mrope_interleaved\": true}}}";
     folder in = folder_create();

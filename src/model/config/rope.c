@@ -113,6 +113,9 @@ static tsr_status take_scaling(const tsr__facts *facts, int64_t context, tsr_rop
     const char *type = rope->type;
     if (*type == '\0' || strcmp(type, "default") == 0 || strcmp(type, "none") == 0)
         return TSR_OK;
+    /* Positions of images, which are equal in a text. */
+    if (strcmp(type, "mrope") == 0 && facts->family->gguf_sections)
+        return TSR_OK;
     if (strcmp(type, "longrope") == 0 || strcmp(type, "su") == 0)
         return take_long(facts, context, out, beyond);
     const bool llama3 = strcmp(type, "llama3") == 0, yarn = strcmp(type, "yarn") == 0;
