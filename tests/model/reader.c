@@ -262,6 +262,31 @@ static void count_reads(const tsr__model_files *files)
     }
 }
 
+/* An element whose logarithm is needed must be negative: of the first ones, number 18 is 1. */
+static void refuse_positive(const tsr__model_files *files)
+{
+    const tsr__weight weight = {.file = &params[0],
+                                .rows = 20,
+                                .all_rows = (int64_t)ROWS * COLUMNS,
+                                .row_step = 1,
+                                .columns = 1,
+                                .minus_exp = true};
+    const tsr__weight_part part = {.rows = 20, .columns = 1};
+    tsr__weight_reader reader;
+    tsr_tensor *tensor = NULL;
+    tsr__weight_reader_init(files, queue, 1, &reader);
+    OK(tsr_tensor_create(gpu, TSR_F32, 1, (int64_t[]){20}, &tensor));
+    tsr_status status = tsr__weight_read(&reader, &weight, &part, tensor);
+    if (status == TSR_OK)
+        status = tsr__weight_read_rest(&reader);
+    CHECK(status == TSR_ERR_INVALID &&
+              strcmp(tsr_last_error(),
+                     "model: tensor floats: element 18 is 1; it must be less than 0") == 0,
+          "\"%s\"", tsr_last_error());
+    tsr__weight_reader_finish(&reader);
+    tsr_tensor_destroy(&tensor);
+}
+
 CASE(pieces, "reader: pieces of tensors, by several threads and through staging memory")
 {
     char path[] = "/tmp/tessera-reader-XXXXXX";
@@ -272,6 +297,7 @@ CASE(pieces, "reader: pieces of tensors, by several threads and through staging 
     read_all(&files, queue, 1);
     read_all(&files, queue, TSR__WEIGHT_THREADS);
     count_reads(&files);
+    refuse_positive(&files);
     OK(tsr_device_open(tsr_device_params(.force_staging = true), &device));
     OK(tsr_stream_create(device, &stream));
     read_all(&files, stream, 2);

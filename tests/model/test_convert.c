@@ -1628,8 +1628,45 @@ static void arrange_gate_up(arranged *to, const char *path, const tsr_shard_list
     free(up);
 }
 
-/* Copies a GGUF file to one with another arrangement of experts. */
-static void arrange_experts(const char *from, const char *to, bool apart)
+/* Adds q, k, v and z of a delta net as one tensor, in which all rows of a key head come before
+ * those of the next one. `qkv` is the tensor of q, k and v. */
+static void arrange_joined(arranged *to, const char *path, const tsr_shard_list *list,
+                           const tsr_shard_param *qkv, const uint8_t *data)
+{
+    enum { HEADS = 2, KEY = 16, VALUES = 32, ROW = 64 * 2 };
+    char name[128];
+    const int64_t shape[2] = {HEADS * 2 * (KEY + VALUES), 64};
+    uint8_t *all = malloc((size_t)shape[0] * ROW), *z = NULL, *next = all;
+    const int length = (int)(strstr(qkv->name, "attn_qkv") - qkv->name);
+    snprintf(name, sizeof name, "%.*sattn_gate.weight", length, qkv->name);
+    for (uint64_t i = 0; i < tsr_shard_list_param_count(list); i++)
+        if (strcmp(tsr_shard_list_param(list, i)->name, name) == 0)
+            z = read_tensor(path, tsr_shard_list_param(list, i));
+    ck_assert(all && z);
+    for (size_t head = 0; head < HEADS; head++) {
+        const struct {
+            const uint8_t *from;
+            size_t first, rows;
+        } parts[] = {{data, head * KEY, KEY},
+                     {data, (HEADS + head) * KEY, KEY},
+                     {data, 2 * HEADS * KEY + head * VALUES, VALUES},
+                     {z, head * VALUES, VALUES}};
+        for (int i = 0; i < 4; i++) {
+            memcpy(next, parts[i].from + parts[i].first * ROW, parts[i].rows * ROW);
+            next += parts[i].rows * ROW;
+        }
+    }
+    snprintf(name, sizeof name, "%.*sssm_in.weight", length, qkv->name);
+    arrange(to, name, qkv->dtype, 2, shape, all, (size_t)(next - all));
+    free(all);
+    free(z);
+}
+
+/* POSITIVE: ssm_a has the wrong sign */
+typedef enum arrangement { APART, GATE_UP, JOINED, POSITIVE } arrangement;
+
+/* Copies a GGUF file to one with another arrangement of experts or delta nets. */
+static void rearrange(const char *from, const char *to, arrangement how)
 {
     tsr__file file;
     ck_assert_ok(tsr__file_open(from, &file));
@@ -1651,11 +1688,16 @@ static void arrange_experts(const char *from, const char *to, bool apart)
     for (uint64_t i = 0; i < tensors; i++) {
         const tsr_shard_param *p = tsr_shard_list_param(list, i);
         uint8_t *data = read_tensor(from, p);
-        if (apart && strstr(p->name, "_exps."))
+        if (how == POSITIVE && strstr(p->name, "ssm_a"))
+            data[4 + 3] &= 0x7f;
+        if (how == APART && strstr(p->name, "_exps."))
             arrange_apart(&out, p, data);
-        else if (!apart && strstr(p->name, "ffn_gate_exps."))
+        else if (how == GATE_UP && strstr(p->name, "ffn_gate_exps."))
             arrange_gate_up(&out, from, list, p, data);
-        else if (apart || !strstr(p->name, "ffn_up_exps."))
+        else if (how == JOINED && strstr(p->name, "attn_qkv."))
+            arrange_joined(&out, from, list, p, data);
+        else if ((how != GATE_UP || !strstr(p->name, "ffn_up_exps.")) &&
+                 (how != JOINED || !strstr(p->name, "attn_gate.")))
             arrange(&out, p->name, p->dtype, p->ndim, p->shape, data, p->size_bytes);
         free(data);
     }
@@ -1680,13 +1722,28 @@ START_TEST(arranged_experts_are_read)
 {
     static const char glm[] = TEST_DATA "/model/families/glm4moe/glm4moe-f16.gguf";
     ck_assert_ok(convert_model(glm, at("usual.gguf"), NULL, NULL));
-    for (int apart = 0; apart < 2; apart++) {
-        arrange_experts(glm, at("arranged.gguf"), apart);
-        ck_assert_ok(
-            convert_model(at("arranged.gguf"), at(apart ? "a.gguf" : "b.gguf"), NULL, NULL));
-        ck_assert_int_eq(compare(at(apart ? "a.gguf" : "b.gguf"), at("usual.gguf")),
-                         count_others(at("usual.gguf"), "none"));
+    for (arrangement how = APART; how <= GATE_UP; how++) {
+        const char *made = at(how == APART ? "a.gguf" : "b.gguf");
+        rearrange(glm, at("arranged.gguf"), how);
+        ck_assert_ok(convert_model(at("arranged.gguf"), made, NULL, NULL));
+        ck_assert_int_eq(compare(made, at("usual.gguf")), count_others(at("usual.gguf"), "none"));
     }
+}
+END_TEST
+
+/* Delta nets as early GGUF files of Qwen3-Next have them. */
+START_TEST(joined_delta_nets_are_read)
+{
+    static const char next[] = TEST_DATA "/model/families/qwen3next/qwen3next-f16.gguf";
+    rearrange(next, at("joined.gguf"), JOINED);
+    ck_assert_ok(convert_model(at("joined.gguf"), at("j.gguf"), NULL, NULL));
+    ck_assert_int_eq(compare(at("j.gguf"), next), count_others(next, "none"));
+    rearrange(next, at("positive.gguf"), POSITIVE);
+    const tsr_status status = convert_model(at("positive.gguf"), at("p"), NULL, NULL);
+    ck_assert_int_eq(status, TSR_ERR_INVALID);
+    ck_assert_msg(
+        strncmp(tsr_last_error(), "convert: tensor blk.0.ssm_a: the element of row 1 is ", 53) == 0,
+        "%s", tsr_last_error());
 }
 END_TEST
 
@@ -1966,6 +2023,7 @@ TESTS(convert)
     tcase_add_test(tests, experts_there_and_back);
     tcase_add_test(tests, merged_experts_are_read);
     tcase_add_test(tests, arranged_experts_are_read);
+    tcase_add_test(tests, joined_delta_nets_are_read);
     tcase_add_test(tests, mixtral_with_other_names);
     tcase_add_loop_test(tests, text_models_inside_others, 0, 2);
     tcase_add_test(tests, llama_3);

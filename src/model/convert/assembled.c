@@ -74,6 +74,9 @@ static tsr_status row_values(tsr__tensor_copier *c, const origin *from, float *r
     if (a->file->block_count > 1)
         TSR__TRY(tsr__need_floats(&c->scratch, &c->scratch_count, (uint64_t)a->columns));
     TSR__TRY(tsr__elements_convert(a->file, c->raw, 0, a->columns, TSR_F32, row, c->scratch));
+    TSR__REQUIRE(!a->minus_exp || row[0] < 0,
+                 "convert: tensor %s: the element of row %lld is %g; it must be less than 0",
+                 a->file->name, (long long)from->row, (double)row[0]);
     for (int64_t i = 0; i < a->columns; i++)
         out[tsr__order_in_file(&b->column_order, i)] =
             change(from->weight, row[tsr__order_in_file(&a->column_order, i)]);
