@@ -124,6 +124,28 @@ tsr_status tsr__matmul_fused(tsr_stream *stream, tsr_tensor *y, const tsr_tensor
                              const tsr_tensor *b, const tsr__matmul_fusion *fusion,
                              bool *recorded) TSR_NODISCARD;
 
+/* Gates ---------------------------------------------------------------------------------------- */
+
+/* What the gates of a delta net are computed from: x and alpha are [batch, tokens, heads], of any
+ * one float dtype, and may be views of wider tensors; a_log and dt_bias are f32 [heads]. */
+typedef struct tsr__delta_gates {
+    const tsr_tensor *x, *alpha, *a_log, *dt_bias;
+} tsr__delta_gates;
+/* beta = σ(x), g = −exp(a_log) · softplus(alpha + dt_bias), both f32 [batch, tokens, heads]. */
+tsr_status tsr__delta_gates_forward(tsr_stream *stream, const tsr__delta_gates *in,
+                                    tsr_tensor *beta, tsr_tensor *g) TSR_NODISCARD;
+/* The gradients of x and alpha, and f32 [batch · tokens, 2 · heads], whose column sums are the
+ * gradients of a_log and, after them, of dt_bias. */
+tsr_status tsr__delta_gates_grad(tsr_stream *stream, const tsr__delta_gates *in,
+                                 const tsr_tensor *dbeta, const tsr_tensor *dg, tsr_tensor *dx,
+                                 tsr_tensor *dalpha, tsr_tensor *terms) TSR_NODISCARD;
+/* y = x · σ(gate), or, if weight (f32 [dim]) is not NULL, y = x / √(mean of x² + epsilon) · weight
+ * · silu(gate), where the mean is that of a head. x, gate and y are [batch, tokens, heads, dim] in
+ * any float dtypes, and may be views whose heads of a token are contiguous; y may be x. */
+tsr_status tsr__gated_heads(tsr_stream *stream, tsr_tensor *y, const tsr_tensor *x,
+                            const tsr_tensor *gate, const tsr_tensor *weight,
+                            float epsilon) TSR_NODISCARD;
+
 /* Experts -------------------------------------------------------------------------------------- */
 
 struct tsr_matmul_grouped_params; /* tessera/moe.h */

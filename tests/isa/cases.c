@@ -387,6 +387,20 @@ static void causal_convolution(void)
                                       y, NULL, x, weight, &params));
 }
 
+static void gates(void)
+{
+    tsr_tensor *x = make(TSR_F32, 1, 512, 32, -1), *numbers = make(TSR_F32, 32, -1),
+               *heads = make(TSR_F32, 1, 512, 32, 128, -1), *terms = make(TSR_F32, 512, 64, -1);
+    const tsr__delta_gates in = {x, x, numbers, numbers};
+
+    ck_assert_ok(tsr__delta_gates_forward(queue, &in, make(TSR_F32, 1, 512, 32, -1),
+                                          make(TSR_F32, 1, 512, 32, -1)));
+    ck_assert_ok(tsr__delta_gates_grad(queue, &in, x, x, make(TSR_F32, 1, 512, 32, -1),
+                                       make(TSR_F32, 1, 512, 32, -1), terms));
+    ck_assert_ok(tsr__gated_heads(queue, heads, make(TSR_F32, 1, 512, 32, 128, -1), heads,
+                                  make(TSR_F32, 128, -1), 1e-6F));
+}
+
 /* Operations on rows --------------------------------------------------------------------------- */
 
 static void softmax(void)
@@ -756,6 +770,7 @@ static const struct {
     {"delta rule, 1 token", delta_token},
     {"delta rule, 512 tokens", delta_chunks},
     {"causal convolution", causal_convolution},
+    {"gates", gates},
     {"gated product", gated_product},
     {"normed product", normed_product},
     {"softmax 2048 x 2048", softmax},
