@@ -1,6 +1,7 @@
-/* Layers of transformers, divided over the ranks of a group: normalisation, self-attention and
- * blocks of both with an MLP. They are layers as layer.h describes them: forward and backward
- * passes, parameters by name, deferred or not, the same initial values for any number of ranks.
+/* Layers of transformers, divided over the ranks of a group: normalisation, self-attention, delta
+ * nets, and blocks of these with an MLP. They are layers as layer.h describes them: forward and
+ * backward passes, parameters by name, deferred or not, the same initial values for any number of
+ * ranks.
  *
  *     tsr_layer *block = NULL;
  *     tsr_block_create(
@@ -135,6 +136,61 @@ typedef struct tsr_heads {
 TSR_API TSR_NODISCARD tsr_status tsr_self_attention_get_heads(const tsr_layer *layer,
                                                               tsr_heads *out);
 
+/* Delta nets ------------------------------------------------------------------------------------
+ *
+ *    q, k, v, z, beta, alpha = x · wᵀ, with "q.weight" and "k.weight" [key_heads · key_dim, size],
+ *           "v.weight" and "z.weight" [heads · value_dim, size], "beta.weight" and "alpha.weight"
+ *           [heads, size]
+ *    q, k, v = silu(tsr_causal_conv(…)) over the tokens, with "q_conv.weight" and "k_conv.weight"
+ *           [key_heads · key_dim, taps] and "v_conv.weight" [heads · value_dim, taps], whose last
+ *           column the newest token meets
+ *    q, k = each head divided by √(Σ x² + 1e-6)
+ *    y = tsr_delta_rule(q, k, v, σ(beta), −exp(a_log) · softplus(alpha + dt_bias)), with "a_log"
+ * and "dt_bias" [heads] y = (tsr_norm (RMS) of each head, with "norm.weight" [value_dim], ·
+ * silu(z)) · "o.weight"ᵀ
+ *
+ * x and y are [.., tokens, size]. The layer remembers earlier tokens in a state of fixed size for
+ * each head, in place of keys and values. Head h reads key head h · key_heads / heads. The weights
+ * of the convolution, a_log, dt_bias and the norm's are f32, whatever `dtype` is.
+ *
+ * `partition` divides the key heads, and each rank also has the heads that read its key heads; a
+ * rank may have none. The projections are computed in one column-parallel product, and the last
+ * product is row-parallel, so that a forward pass needs one all-reduce, and so does a backward
+ * pass; a separate all-reduce sums the gradients of the norm's weight over the ranks, unless the
+ * layer is frozen.
+ *
+ * Parameters come in this order: "q_conv.weight", "k_conv.weight", "v_conv.weight", "a_log",
+ * "dt_bias", "norm.weight", then the weights of the projections in the order above, "o.weight".
+ * Unless `init` is TSR_INIT_NONE, the weights of the convolution are uniform in ±1/√taps, e^a_log
+ * is uniform from 1 to 16, and dt_bias and the norm's weight are 1. Source: Yang et al., "Gated
+ * Delta Networks" (2024). */
+
+/* Fields that tsr_linear_params has as well, and that have no comment here, are as there. */
+typedef struct tsr_delta_net_params {
+    size_t struct_size;
+    tsr_group *group;
+    const char *name;
+    int64_t size;               /* the size of the last dimension of x and y */
+    int64_t key_heads, heads;   /* key_heads divides heads, at most TSR_MAX_HEADS */
+    int64_t key_dim, value_dim; /* multiples of 4, at most TSR_MAX_DELTA_DIM (recurrent.h) */
+    int taps;                   /* of the convolution; 0: 4 */
+    float norm_epsilon;         /* 0: 1e-5 */
+    const tsr_partition_params *partition; /* how the key heads are divided; `align` counts them */
+    tsr_dtype dtype;
+    const tsr_init_params *init;
+    /* The initial values of "o"; NULL, or of the kind DEFAULT: `init`. */
+    const tsr_init_params *output_init;
+    tsr_dtype grad_dtype;
+    bool reduce_f32;
+    int overlap_parts;
+    bool deferred;
+} tsr_delta_net_params;
+#define tsr_delta_net_params(...)                                                                  \
+    (&(tsr_delta_net_params){.struct_size = sizeof(tsr_delta_net_params), __VA_ARGS__})
+
+TSR_API TSR_NODISCARD tsr_status tsr_delta_net_create(const tsr_delta_net_params *params,
+                                                      tsr_layer **out);
+
 /* Blocks ----------------------------------------------------------------------------------------
  *
  * z = x + residual_scale · dropout(post_norm1(attention(norm1(x))))
@@ -142,7 +198,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_self_attention_get_heads(const tsr_layer *l
  *
  * `norms` says which of the normalisations there are. Parameters are named "norm1.weight",
  * "attention.q.weight", "post_norm1.weight", "norm2.weight", "mlp.up.weight", "post_norm2.weight"
- * and so on, and come in this order. */
+ * and so on, and come in this order. Those of a delta net, which may take the place of attention,
+ * are named "delta_net.q.weight" and so on. */
 
 typedef enum tsr_block_norms {
     TSR_BLOCK_NORMS_BEFORE = 0, /* norm1 and norm2, as in GPT-2 and Llama */
@@ -173,6 +230,9 @@ typedef struct tsr_block_params {
     const tsr_moe_params *experts;
     tsr_block_norms norms;
     float residual_scale; /* 0: 1 */
+    /* A delta net in place of attention; `attention` must then be NULL. The block sets the same
+     * fields of it. Not with `sequence`. */
+    const tsr_delta_net_params *delta_net;
 } tsr_block_params;
 #define tsr_block_params(...)                                                                      \
     (&(tsr_block_params){.struct_size = sizeof(tsr_block_params), __VA_ARGS__})

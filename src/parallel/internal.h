@@ -29,14 +29,14 @@ tsr_status tsr__column_forward_normed(tsr_layer *layer, const tsr_layer *norm, c
                                       bool gated, tsr_activation activation,
                                       tsr_tensor **y) TSR_NODISCARD;
 
-/* The documents of packed rows, for the attention of a pass. */
+/* The documents of packed rows, for the attention and the delta nets of a pass. */
 typedef struct tsr__documents {
     tsr_tensor *starts;    /* i32 [rows, tokens]: the first token of each token's document */
     tsr_tensor *positions; /* i32 [rows, 1, tokens]: of each token in its document */
 } tsr__documents;
 
-/* layers/self_attention.c: Sets the documents of the rows of the next forward passes of a block or
- * an attention layer, which keep what their backward passes need. NULL: each row is one document.
+/* layers/transformer_block.c: Sets the documents of the rows of the next forward passes of a block,
+ * an attention layer or a delta net, which keep what their backward passes need. NULL: each row is one document.
  * The struct must exist until another one is set. */
 void tsr__layer_set_documents(tsr_layer *layer, const tsr__documents *documents);
 

@@ -70,6 +70,7 @@ TSR__ABSENT(tsr_linear_get_shard, const tsr_layer *layer, tsr_linear_shard *out)
 TSR__ABSENT(tsr_mlp_create, const tsr_mlp_params *params, tsr_layer **out)
 TSR__ABSENT(tsr_norm_create, const tsr_norm_params *params, tsr_layer **out)
 TSR__ABSENT(tsr_self_attention_create, const tsr_self_attention_params *params, tsr_layer **out)
+TSR__ABSENT(tsr_delta_net_create, const tsr_delta_net_params *params, tsr_layer **out)
 TSR__ABSENT(tsr_self_attention_get_heads, const tsr_layer *layer, tsr_heads *out)
 TSR__ABSENT(tsr_layer_forward_cached, tsr_layer *layer, const tsr_tensor *x, tsr_kv_cache *cache,
             int cache_layer, tsr_tensor **y)

@@ -192,6 +192,7 @@ static void layers(void)
     printf("heads %lld, %lld for keys\n", (long long)heads.value.count,
            (long long)heads.value.kv_count);
     tsr_layer_destroy(&attention);
+    REFUSED_ALONE(tsr_delta_net_params, tsr_delta_net_create(&given, &refused));
     REFUSED_ALONE(tsr_block_params, tsr_block_create(&given, &refused));
 
     tsr_optimizer_params kind = TSR_INIT(tsr_optimizer_params);

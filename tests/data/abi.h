@@ -1421,6 +1421,28 @@ typedef struct tsr_heads {
 } tsr_heads;
 TSR_API tsr_status tsr_self_attention_get_heads(const tsr_layer *layer,
                                                               tsr_heads *out);
+typedef struct tsr_delta_net_params {
+    size_t struct_size;
+    tsr_group *group;
+    const char *name;
+    int64_t size;
+    int64_t key_heads, heads;
+    int64_t key_dim, value_dim;
+    int taps;
+    float norm_epsilon;
+    const tsr_partition_params *partition;
+    tsr_dtype dtype;
+    const tsr_init_params *init;
+    const tsr_init_params *output_init;
+    tsr_dtype grad_dtype;
+   _Bool 
+        reduce_f32;
+    int overlap_parts;
+   _Bool 
+        deferred;
+} tsr_delta_net_params;
+TSR_API tsr_status tsr_delta_net_create(const tsr_delta_net_params *params,
+                                                      tsr_layer **out);
 typedef enum tsr_block_norms {
     TSR_BLOCK_NORMS_BEFORE = 0,
     TSR_BLOCK_NORMS_AFTER = 1,
@@ -1445,6 +1467,7 @@ typedef struct tsr_block_params {
     const tsr_moe_params *experts;
     tsr_block_norms norms;
     float residual_scale;
+    const tsr_delta_net_params *delta_net;
 } tsr_block_params;
 TSR_API tsr_status tsr_block_create(const tsr_block_params *params, tsr_layer **out);
 TSR_API tsr_status tsr_block_set_dropout(tsr_layer *block, float p,

@@ -1,6 +1,7 @@
-/* Compares self-attention, normalisation and blocks with double precision and central
+/* Compares self-attention, delta nets, normalisation and blocks with double precision and central
  * differences. */
 #include "parallel/host_transformer.h"
+#include "parallel/internal.h"
 #include "parallel/linear_case.h"
 
 typedef struct run {
@@ -466,6 +467,70 @@ CASE(attention_dtypes, "self-attention in f16 and bf16")
             false, 10 + (uint64_t)i);
 }
 
+/* Delta nets --------------------------------------------------------------------------------- */
+
+static tsr_delta_net_params small_net(void)
+{
+    static const tsr_partition_params uneven = {.struct_size = sizeof uneven,
+                                                .kind = TSR_PARTITION_UNEVEN};
+    return (tsr_delta_net_params){
+        .struct_size = sizeof(tsr_delta_net_params),
+        .size = 6,
+        .key_heads = 3,
+        .heads = 6,
+        .key_dim = 4,
+        .value_dim = 8,
+        .taps = 3,
+        .norm_epsilon = 1e-3F,
+        .partition = &uneven,
+    };
+}
+
+static void run_delta_net(tsr_delta_net_params p, bool packed, bool no_batch, uint64_t sequence)
+{
+    static const int32_t starts[2][6] = {{0, 0, 2, 2, 4, 4}, {0, 1, 1, 1, 1, 1}};
+    tsr_layer *layer = NULL;
+    tsr__documents documents = {0};
+    p.name = "delta";
+    p.init = tsr_init_params(.kind = TSR_INIT_XAVIER_UNIFORM, .seed = sequence);
+    OK(tsr_delta_net_create(&p, &layer));
+    CHECK(tsr_layer_parameter_count(layer) == 13, "%d parameters",
+          tsr_layer_parameter_count(layer));
+    p.taps = p.taps ? p.taps : 4;
+    run r = {
+        .host = {.delta_net = &p, .batch = no_batch ? 1 : 2, .tokens = 6, .size = p.size},
+        .layer = layer,
+        .dtype = p.dtype ? p.dtype : TSR_F32,
+        .no_batch = no_batch,
+    };
+    if (packed) {
+        r.host.starts = starts[0];
+        documents.starts = tensor_new(TSR_I32, 2, (int64_t[]){2, 6});
+        OK(tsr_tensor_upload(queue, documents.starts, starts, sizeof starts));
+        documents.positions = documents.starts; /* it has no use for them */
+        tsr__layer_set_documents(layer, &documents);
+    }
+    run_all(&r, 3000 + 2 * sequence);
+    tsr_tensor_destroy(&documents.starts);
+}
+
+CASE(delta_net, "delta nets: output and gradients, key heads divided evenly and unevenly")
+{
+    tsr_delta_net_params p = small_net();
+    run_delta_net(p, false, false, 0);
+    run_delta_net(p, true, false, 1);
+    p.key_heads = 1; /* with several ranks, some have no head */
+    p.heads = 2;
+    p.taps = 1;
+    run_delta_net(p, false, true, 2);
+    p = small_net();
+    p.taps = 0;
+    p.dtype = TSR_BF16;
+    p.reduce_f32 = true;
+    p.partition = tsr_partition_params(.kind = TSR_PARTITION_WEIGHTED, .rates = rates);
+    run_delta_net(p, false, false, 3);
+}
+
 /* Blocks ------------------------------------------------------------------------------------- */
 
 static uint64_t fnv(uint64_t hash, const void *data, size_t size)
@@ -496,9 +561,11 @@ static double *mask_of(const char *name, const char *branch, float p,
     return mask;
 }
 
-/* A block, with the params that it points to. */
+/* A block, with the params that it points to. It has the delta net if `has_net` is true. */
 typedef struct block_case {
     tsr_norm_params norm;
+    tsr_delta_net_params net;
+    bool has_net;
     tsr_self_attention_params attention;
     tsr_mlp_params mlp;
     tsr_block_params block;
@@ -509,12 +576,13 @@ static void run_block(block_case c, float p, uint64_t sequence)
     tsr_layer *layer = NULL;
     tsr_block_params b = c.block;
     b.norm = &c.norm;
-    b.attention = &c.attention;
+    b.attention = c.has_net ? NULL : &c.attention;
+    b.delta_net = c.has_net ? &c.net : NULL;
     b.mlp = &c.mlp;
     const tsr_random_params random = {
         .struct_size = sizeof random, .seed = 5, .subsequence = 77 + sequence, .offset = 3};
     b.name = "h.1";
-    c.attention.init = c.mlp.init = tsr_init_params(.seed = sequence);
+    c.attention.init = c.net.init = c.mlp.init = tsr_init_params(.seed = sequence);
     c.attention.partition = c.mlp.partition = tsr_partition_params(.kind = TSR_PARTITION_UNEVEN);
     OK(tsr_block_create(&b, &layer));
     OK(tsr_block_set_dropout(layer, p, p > 0 ? &random : NULL));
@@ -594,6 +662,15 @@ CASE(block_norms, "blocks with norms after attention and MLP, and a factor of re
     run_block(b, 0, 13);
 }
 
+CASE(block_delta_net, "a block with a delta net and dropout")
+{
+    block_case b = llama_block();
+    b.net = small_net();
+    b.has_net = true;
+    b.block.recompute = true;
+    run_block(b, 0.2F, 14);
+}
+
 CASE(block_sequence, "a block with sequence parallelism has the masks of the complete tensor")
 {
     block_case b = gpt_block();
@@ -607,17 +684,17 @@ CASE(block_sequence, "a block with sequence parallelism has the masks of the com
     run_block(b, 0.25F, 6);
 }
 
-CASE(block_recompute, "recomputation gives the same bits and keeps less memory")
+static void compare_recomputed(block_case c)
 {
     uint8_t *bytes[2][2];
     uint64_t size = 0;
     for (int i = 0; i < 2; i++) {
-        block_case c = gpt_block();
         tsr_block_params b = c.block;
         b.name = "b";
         b.recompute = i;
         b.norm = &c.norm;
-        b.attention = &c.attention;
+        b.attention = c.has_net ? NULL : &c.attention;
+        b.delta_net = c.has_net ? &c.net : NULL;
         b.mlp = &c.mlp;
         c.attention.partition = c.mlp.partition =
             tsr_partition_params(.kind = TSR_PARTITION_UNEVEN);
@@ -644,4 +721,13 @@ CASE(block_recompute, "recomputation gives the same bits and keeps less memory")
         free(bytes[0][k]);
         free(bytes[1][k]);
     }
+}
+
+CASE(block_recompute, "recomputation gives the same bits and keeps less memory")
+{
+    block_case c = gpt_block();
+    compare_recomputed(c);
+    c.net = small_net();
+    c.has_net = true;
+    compare_recomputed(c);
 }

@@ -136,6 +136,91 @@ static double *attention(const host_model *m, const tsr_self_attention_params *p
     return y;
 }
 
+/* Convolves x [batch,tokens,channels] over the tokens of each document, and applies SiLU. */
+static void convolve(const host_model *m, const tsr_delta_net_params *p, double *x,
+                     int64_t channels, const char *name)
+{
+    const double *weight = find(m, name);
+    const int64_t t = m->tokens, taps = p->taps;
+    for (int64_t b = 0; b < m->batch; b++)
+        for (int64_t i = t - 1; i >= 0; i--)
+            for (int64_t c = 0; c < channels; c++) {
+                const int64_t first = m->starts ? m->starts[b * t + i] : 0;
+                double sum = 0;
+                for (int64_t j = 0; j < taps; j++)
+                    if (i - taps + 1 + j >= first)
+                        sum += weight[c * taps + j] * x[(b * t + i - taps + 1 + j) * channels + c];
+                x[(b * t + i) * channels + c] = sum / (1 + exp(-sum));
+            }
+}
+
+static void make_unit(double *x, int64_t heads, int64_t dim)
+{
+    for (int64_t h = 0; h < heads; h++) {
+        double squares = 1e-6;
+        for (int64_t i = 0; i < dim; i++)
+            squares += x[h * dim + i] * x[h * dim + i];
+        for (int64_t i = 0; i < dim; i++)
+            x[h * dim + i] /= sqrt(squares);
+    }
+}
+
+/* A token of the delta rule: S [k,v] is the state. */
+static void delta_step(int64_t k, int64_t v, double *state, const double *query, const double *key,
+                       const double *value, double beta, double decay, double *out)
+{
+    for (int64_t i = 0; i < k * v; i++)
+        state[i] *= exp(decay);
+    for (int64_t c = 0; c < v; c++) {
+        double read = 0;
+        for (int64_t i = 0; i < k; i++)
+            read += state[i * v + c] * key[i];
+        for (int64_t i = 0; i < k; i++)
+            state[i * v + c] += key[i] * beta * (value[c] - read);
+        out[c] = 0;
+        for (int64_t i = 0; i < k; i++)
+            out[c] += state[i * v + c] * query[i] / sqrt((double)k);
+    }
+}
+
+static double *delta_net(const host_model *m, const tsr_delta_net_params *p, const double *x)
+{
+    const int64_t rows = m->batch * m->tokens, keys = p->key_heads * p->key_dim,
+                  values = p->heads * p->value_dim;
+    double *q = linear(m, "q", x, m->size, keys), *k = linear(m, "k", x, m->size, keys),
+           *v = linear(m, "v", x, m->size, values), *z = linear(m, "z", x, m->size, values),
+           *beta = linear(m, "beta", x, m->size, p->heads),
+           *alpha = linear(m, "alpha", x, m->size, p->heads), *heads = doubles(rows * values),
+           *state = doubles(p->key_dim * p->value_dim);
+    convolve(m, p, q, keys, "q_conv.weight");
+    convolve(m, p, k, keys, "k_conv.weight");
+    convolve(m, p, v, values, "v_conv.weight");
+    make_unit(q, rows * p->key_heads, p->key_dim);
+    make_unit(k, rows * p->key_heads, p->key_dim);
+    for (int64_t n = 0; n < m->batch * p->heads; n++) {
+        const int64_t h = n % p->heads, key_head = h * p->key_heads / p->heads;
+        for (int64_t i = 0; i < m->tokens; i++) {
+            const int64_t r = n / p->heads * m->tokens + i;
+            if (i == (m->starts ? m->starts[r] : 0))
+                memset(state, 0, (size_t)(p->key_dim * p->value_dim) * sizeof *state);
+            const int64_t at = (r * p->key_heads + key_head) * p->key_dim, g = r * p->heads + h;
+            delta_step(p->key_dim, p->value_dim, state, q + at, k + at, v + g * p->value_dim,
+                       1 / (1 + exp(-beta[g])),
+                       -exp(find(m, "a_log")[h]) * log(1 + exp(alpha[g] + find(m, "dt_bias")[h])),
+                       heads + g * p->value_dim);
+        }
+    }
+    normalise(heads, rows * p->heads, p->value_dim, true, epsilon_of(p->norm_epsilon),
+              find(m, "norm.weight"), NULL);
+    for (int64_t i = 0; i < rows * values; i++)
+        heads[i] *= z[i] / (1 + exp(-z[i]));
+    double *y = linear(m, "o", heads, values, m->size);
+    double *all[] = {q, k, v, z, beta, alpha, heads, state};
+    for (int i = 0; i < 8; i++)
+        free(all[i]);
+    return y;
+}
+
 static double *mlp(const host_model *m, const tsr_mlp_params *p, const double *x)
 {
     const int64_t count = m->batch * m->tokens * p->hidden_size;
@@ -161,7 +246,9 @@ static double *branch(const host_model *m, int which, const double *x)
         normalise(z, m->batch * m->tokens, m->size, p->norm->kind == TSR_NORM_RMS,
                   epsilon_of(p->norm->epsilon), find(m, which ? "norm2.weight" : "norm1.weight"),
                   find(m, which ? "norm2.bias" : "norm1.bias"));
-    double *y = which ? mlp(m, p->mlp, z) : attention(m, p->attention, z);
+    double *y = which          ? mlp(m, p->mlp, z)
+                : p->delta_net ? delta_net(m, p->delta_net, z)
+                               : attention(m, p->attention, z);
     if (p->norms != TSR_BLOCK_NORMS_BEFORE)
         normalise(y, m->batch * m->tokens, m->size, p->norm->kind == TSR_NORM_RMS,
                   epsilon_of(p->norm->epsilon),
@@ -178,6 +265,8 @@ double *host_model_forward(const host_model *m)
 {
     if (m->attention)
         return attention(m, m->attention, m->x);
+    if (m->delta_net)
+        return delta_net(m, m->delta_net, m->x);
     double *between = branch(m, 0, m->x), *y = branch(m, 1, between);
     free(between);
     return y;

@@ -1,5 +1,5 @@
-/* Forward passes of self-attention and transformer blocks in double precision. Their gradients are
- * central differences. */
+/* Forward passes of self-attention, delta nets and transformer blocks in double precision. Their
+ * gradients are central differences. */
 #ifndef TESTS_PARALLEL_HOST_TRANSFORMER_H
 #define TESTS_PARALLEL_HOST_TRANSFORMER_H
 
@@ -8,8 +8,9 @@
 #define HOST_MOST_PARAMETERS 24
 
 typedef struct host_model {
-    /* Exactly one of the two is not NULL. Its kv_heads and head_dim must not be 0. */
+    /* Exactly one of the three is not NULL. Its kv_heads, head_dim and taps must not be 0. */
     const tsr_self_attention_params *attention;
+    const tsr_delta_net_params *delta_net;
     const tsr_block_params *block;
     int64_t batch, tokens, size;
     /* The full parameters. Functions find them by the ends of their names, such as "q.weight". */
@@ -18,6 +19,8 @@ typedef struct host_model {
     double *parameter[HOST_MOST_PARAMETERS];
     int64_t elements[HOST_MOST_PARAMETERS];
     double *x; /* [batch,tokens,size] */
+    /* [batch,tokens]: only for delta nets; NULL: each row is one document */
+    const int32_t *starts;
     /* Only for blocks: the dropout factors of the two branches; NULL: 1. */
     const double *mask[2];
 } host_model;

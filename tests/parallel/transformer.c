@@ -321,6 +321,46 @@ CASE(blocks_fsdp, "blocks train with sharded parameters as with data parallelism
     FAILS(tsr_self_attention_create(tsr_self_attention_params(.name = "a", __VA_ARGS__), &layer),  \
           TSR_ERR_INVALID, "self_attention a: " text)
 
+#define DELTA_NET_FAILS(text, ...)                                                                 \
+    FAILS(tsr_delta_net_create(tsr_delta_net_params(.name = "d", __VA_ARGS__), &layer),            \
+          TSR_ERR_INVALID, "delta_net d: " text)
+
+CASE(delta_net_mistakes, "mistakes in params of delta nets are named")
+{
+    tsr_layer *layer = NULL;
+    FAILS(tsr_delta_net_create(NULL, &layer), TSR_ERR_INVALID, "delta_net: params is NULL");
+    DELTA_NET_FAILS("size is 0; it must be at least 1", .heads = 4);
+    DELTA_NET_FAILS(
+        "key_heads is 3, heads 4; the first must divide the second, which is at most 4096",
+        .size = 8, .heads = 4, .key_heads = 3);
+    DELTA_NET_FAILS(
+        "key_heads is 0, heads 4; the first must divide the second, which is at most 4096",
+        .size = 8, .heads = 4);
+    DELTA_NET_FAILS("key_dim is 6; multiples of 4 up to 256 are possible", .size = 8, .heads = 4,
+                    .key_heads = 2, .key_dim = 6, .value_dim = 8);
+    DELTA_NET_FAILS("value_dim is 260; multiples of 4 up to 256 are possible", .size = 8,
+                    .heads = 4, .key_heads = 2, .key_dim = 8, .value_dim = 260);
+    DELTA_NET_FAILS("taps is 17; 1 to 16 are possible", .size = 8, .heads = 4, .key_heads = 2,
+                    .key_dim = 8, .value_dim = 8, .taps = 17);
+    DELTA_NET_FAILS("partition.align is 5000; at most 4096 key heads are possible", .size = 8,
+                    .heads = 4, .key_heads = 2, .key_dim = 8, .value_dim = 8,
+                    .partition = tsr_partition_params(.kind = TSR_PARTITION_UNEVEN, .align = 5000));
+    DELTA_NET_FAILS("norm_epsilon is -1; at least 2^-126 is needed", .size = 8, .heads = 4,
+                    .key_heads = 2, .key_dim = 8, .value_dim = 8, .norm_epsilon = -1);
+    const tsr_delta_net_params *net =
+        tsr_delta_net_params(.heads = 4, .key_heads = 4, .key_dim = 4, .value_dim = 4);
+    FAILS(tsr_block_create(tsr_block_params(.name = "b", .size = 8, .delta_net = net,
+                                            .attention = tsr_self_attention_params(.heads = 4),
+                                            .mlp = tsr_mlp_params(.hidden_size = 8)),
+                           &layer),
+          TSR_ERR_INVALID, "block b: attention and delta_net are given; only one is possible");
+    FAILS(tsr_block_create(tsr_block_params(.name = "b", .size = 8, .delta_net = net,
+                                            .sequence = true,
+                                            .mlp = tsr_mlp_params(.hidden_size = 8)),
+                           &layer),
+          TSR_ERR_INVALID, "block b: delta_net is given with sequence, which is not possible");
+}
+
 CASE(attention_mistakes, "mistakes in self-attention's params are named")
 {
     tsr_layer *layer = NULL;

@@ -41,6 +41,8 @@ void tsr__initial_choose(tsr__layer_parameter *parameter, const tsr__parameter_s
     }
     if (spec->ones && spec->init.kind != TSR_INIT_NONE)
         parameter->draw = TSR__DRAW_ONES;
+    if (spec->log && spec->init.kind != TSR_INIT_NONE)
+        parameter->draw = TSR__DRAW_LOG;
     parameter->scale = (float)scale;
     parameter->seed = spec->init.seed;
 }
@@ -64,6 +66,9 @@ static tsr_status draw_values(const tsr__layer_parameter *parameter, tsr_stream 
         return tsr_random_normal(stream, out, 0, parameter->scale, &params);
     case TSR__DRAW_UNIFORM:
         return tsr_random_uniform(stream, out, -parameter->scale, parameter->scale, &params);
+    case TSR__DRAW_LOG:
+        TSR__TRY(tsr_random_uniform(stream, out, 1, 16, &params));
+        return tsr_unary(stream, out, out, TSR_UNARY_LOG);
     case TSR__DRAW_NOTHING:
         break;
     }

@@ -248,6 +248,8 @@ void tsr_layer_saved_destroy(tsr_layer_saved **saved)
     tsr_tensor_destroy(&closing->gathered_x);
     tsr_tensor_destroy(&closing->hidden);
     tsr_tensor_destroy(&closing->lse);
+    tsr_tensor_destroy(&closing->heads);
+    tsr_tensor_destroy(&closing->convolved);
     tsr_tensor_destroy(&closing->inverse_rms);
     tsr_tensor_destroy(&closing->starts);
     tsr_tensor_destroy(&closing->positions);

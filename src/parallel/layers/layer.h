@@ -13,6 +13,8 @@
  *     row_linear.c            passes of row-parallel layers
  *     adapter.c               low-rank adapters in passes of linear layers
  *     adapter_create.c        creates sets of adapters
+ *     delta_net_create.c      creates delta nets
+ *     delta_net.c             their passes
  *     moe.c                   creates a mixture of experts
  *     moe_forward.c           its forward pass
  *     moe_backward.c          its backward pass
@@ -51,6 +53,7 @@ typedef enum tsr__draw {
     TSR__DRAW_ONES,
     TSR__DRAW_NORMAL,  /* normal distribution with standard deviation `scale` */
     TSR__DRAW_UNIFORM, /* uniform distribution from −`scale` to `scale` */
+    TSR__DRAW_LOG,     /* logarithms of numbers that are uniform from 1 to 16 */
     TSR__DRAW_NOTHING
 } tsr__draw;
 
@@ -154,6 +157,11 @@ struct tsr_layer_saved {
     tsr_tensor *hidden;
     bool sloped;
     tsr_tensor *lse; /* self-attention: log-sum-exp of each query's scores */
+    /* the results of the heads before they are multiplied by a gate: of self-attention that has
+     * one, and of delta nets */
+    tsr_tensor *heads;
+    /* delta nets, whose `hidden` are the projections: q, k and v after the convolution */
+    tsr_tensor *convolved;
     /* self-attention: normalised queries and keys, after the rotary embedding; NULL without norms
      */
     tsr_tensor *normalised;
@@ -259,6 +267,7 @@ typedef struct tsr__parameter_spec {
     bool divisible;
     bool bias; /* initial values are those of a bias: 0, unless init is TORCH or NONE */
     bool ones; /* the initial values are 1, unless init is NONE */
+    bool log;  /* the initial values are TSR__DRAW_LOG, unless init is NONE */
 } tsr__parameter_spec;
 /* Adds a parameter without memory to a layer. */
 tsr_status tsr__parameter_add(tsr_layer *layer, const tsr__parameter_spec *spec) TSR_NODISCARD;

@@ -338,13 +338,6 @@ tsr_status tsr__documents_keep(const tsr__documents *documents, tsr_layer_saved 
     return tsr__keep(documents->positions, &saved->positions);
 }
 
-void tsr__layer_set_documents(tsr_layer *layer, const tsr__documents *documents)
-{
-    tsr__attention *attention = tsr__attention_of(layer);
-    if (attention)
-        attention->documents = documents;
-}
-
 tsr_status tsr_self_attention_get_heads(const tsr_layer *layer, tsr_heads *out)
 {
     TSR__REQUIRE(layer && out, "self_attention_get_heads: %s is NULL", layer ? "out" : "layer");

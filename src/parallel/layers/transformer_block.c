@@ -1,5 +1,5 @@
 /* Transformer blocks: h = x + attention(norm1(x)), y = h + mlp(norm2(h)), perhaps with norms after
- * attention and MLP. */
+ * attention and MLP. A delta net may take the place of attention. */
 #include <math.h>
 #include <string.h>
 
@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "base/hash.h"
 #include "base/struct_size.h"
+#include "parallel/layers/delta_net.h"
 #include "parallel/layers/layer.h"
 #include "parallel/layers/norm_layer.h"
 #include "parallel/layers/self_attention.h"
@@ -26,6 +27,23 @@ typedef struct block {
     int sequence_dim;
     tsr__dropout dropout;
 } block;
+
+/* Documents ---------------------------------------------------------------------------------- */
+
+/* Returns where a layer has the documents of its rows, or NULL if it has no use for them. */
+static const tsr__documents **documents_of(const tsr_layer *layer)
+{
+    tsr__attention *attention = tsr__attention_of(layer);
+    tsr__delta_net *net = tsr__delta_net_of(layer);
+    return attention ? &attention->documents : net ? &net->documents : NULL;
+}
+
+void tsr__layer_set_documents(tsr_layer *layer, const tsr__documents *documents)
+{
+    const tsr__documents **place = documents_of(layer);
+    if (place)
+        *place = documents;
+}
 
 /* Dropout ------------------------------------------------------------------------------------ */
 
@@ -158,7 +176,7 @@ static tsr_status block_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer
     if (saved)
         saved->dropout = b->dropout;
     if (saved && b->recompute)
-        TSR__TRY(tsr__documents_keep(tsr__attention_of(layer)->documents, saved));
+        TSR__TRY(tsr__documents_keep(*documents_of(layer), saved));
     if (saved && b->recompute && b->has_experts)
         return forward_with_choice(b, x, saved, y);
     return branches_forward(b, &b->dropout, NULL, x, b->recompute ? NULL : saved, y);
@@ -352,6 +370,27 @@ static tsr_status create_attention(block *b, const tsr_block_params *params)
     return add_created(b, status, name, child);
 }
 
+static tsr_status create_delta_net(block *b, const tsr_block_params *params)
+{
+    tsr_delta_net_params net;
+    TSR__TRY(TSR__TAKE_PART(tsr_delta_net_params, params->delta_net, &net));
+    TSR__REQUIRE(!params->attention, "%s: attention and delta_net are given; only one is possible",
+                 b->base.who);
+    TSR__REQUIRE(!params->sequence, "%s: delta_net is given with sequence, which is not possible",
+                 b->base.who);
+    tsr_layer *child = NULL;
+    char *name;
+    TSR__TRY(child_name(&b->base, "delta_net", &name));
+    net.group = b->base.group;
+    net.name = name;
+    net.size = params->size;
+    net.dtype = params->dtype;
+    net.grad_dtype = params->grad_dtype;
+    net.deferred = params->deferred;
+    tsr_status status = tsr_delta_net_create(&net, &child);
+    return add_created(b, status, name, child);
+}
+
 static tsr_status create_experts(block *b, const tsr_block_params *params)
 {
     tsr_moe_params experts;
@@ -412,7 +451,7 @@ static tsr_status init_block(block *b, const tsr_block_params *params)
     if (before)
         TSR__TRY(create_norm(b, params, "norm1", &b->attention.norm));
     b->attention.layer = b->base.child_count;
-    TSR__TRY(create_attention(b, params));
+    TSR__TRY(params->delta_net ? create_delta_net(b, params) : create_attention(b, params));
     if (after)
         TSR__TRY(create_norm(b, params, "post_norm1", &b->attention.post_norm));
     if (before)
