@@ -4,6 +4,11 @@
  * sequence and its forks use the same pages until one of them writes to a page, which is then
  * copied.
  *
+ * Layers such as those of recurrent.h have a state instead, of the same size for any number of
+ * tokens. States are in slots: a step reads a sequence's slot and writes another one, or the same
+ * if nothing else uses it, so forks share slots, too, and nothing is copied. An empty sequence has
+ * no slot; its state is 0.
+ *
  *     tsr_kv_cache_add(cache, -1, &sequence);                  // an empty sequence
  *     tsr_kv_cache_begin(cache, 1, &sequence, &tokens, NULL);  // room for a step's tokens
  *     for each layer: tsr_layer_forward_cached(block[i], x, cache, i, &y);
@@ -34,12 +39,30 @@ typedef struct tsr_kv_cache_params {
     /* [layers]: the number and the size of each layer's kv heads, if they differ between layers.
      * NULL: kv_heads and head_dim in all layers. Read during the call. */
     const int64_t *layer_kv_heads, *layer_head_dims;
+    /* [layers]: the floats of a sequence's state in each layer: the last inputs of its convolution,
+     * and the state of its delta rule. A layer for which one of them is not 0 has no pages, and its
+     * kv heads are not read. If one of these is not NULL, sequences have states, even if all of
+     * them have 0 floats on this rank. NULL: 0 in all layers. Read during the call. */
+    const int64_t *layer_conv_floats, *layer_state_floats;
+    /* Which states stay, so that tsr_kv_cache_truncate can go back to them:
+     *
+     *     kept_tokens      those after each of a sequence's last kept_tokens tokens before the
+     *                      present one, at most TSR_MAX_KEPT_TOKENS, for up to kept_sequences
+     *                      sequences (0: all). A step with more sequences or more than 16 tokens
+     *                      of one of them keeps none of its own
+     *     snapshot_tokens  those at which a step ends after a multiple of so many tokens, which is
+     *                      a multiple of page_tokens, until `snapshots` of them are used. The least
+     *                      recently used ones then leave first */
+    int kept_tokens, kept_sequences;
+    int64_t snapshot_tokens;
+    int snapshots;
 } tsr_kv_cache_params;
+#define TSR_MAX_KEPT_TOKENS 15
 #define tsr_kv_cache_params(...)                                                                   \
     (&(tsr_kv_cache_params){.struct_size = sizeof(tsr_kv_cache_params), __VA_ARGS__})
 
-/* Creates a cache without sequences, and allocates its pages. Errors: TSR_ERR_INVALID naming the
- * value, TSR_ERR_OVERFLOW, and those of tsr_tensor_create. */
+/* Creates a cache without sequences, and allocates its pages and the slots of states. Errors:
+ * TSR_ERR_INVALID naming the value, TSR_ERR_OVERFLOW, and those of tsr_tensor_create. */
 TSR_API TSR_NODISCARD tsr_status tsr_kv_cache_create(const tsr_kv_cache_params *params,
                                                      tsr_kv_cache **out);
 /* Destroys a cache and sets *cache to NULL. NULL is allowed. Work that has been recorded with it
@@ -54,9 +77,14 @@ TSR_API void tsr_kv_cache_destroy(tsr_kv_cache **cache);
  * its largest number of sequences. */
 TSR_API TSR_NODISCARD tsr_status tsr_kv_cache_add(tsr_kv_cache *cache, int source, int *out);
 /* Removes the tokens of a sequence from `length` on. `length` must be between 0 and the sequence's
- * length. */
+ * length, and with states it must be a length that tsr_kv_cache_restorable returns. */
 TSR_API TSR_NODISCARD tsr_status tsr_kv_cache_truncate(tsr_kv_cache *cache, int sequence,
                                                        int64_t length);
+/* Returns the greatest length, not above `length`, to which a sequence can be truncated: with
+ * states, its own length, one whose state is kept, or 0. The caller then computes the tokens up to
+ * `length` again. Returns -1 if there is no such sequence, or `length` is not one of 0 … its
+ * length. */
+TSR_API int64_t tsr_kv_cache_restorable(const tsr_kv_cache *cache, int sequence, int64_t length);
 /* Removes a sequence. A new sequence may get its number. */
 TSR_API TSR_NODISCARD tsr_status tsr_kv_cache_remove(tsr_kv_cache *cache, int sequence);
 /* Returns the number of tokens of a sequence, or -1 if there is no such sequence. */

@@ -15,8 +15,20 @@
  *               document. Nothing is carried from one document to the next. There is then no
  *               `state`, and a new state is that of the last document. NULL: a row is one sequence
  *
- * Both are contiguous, and values out of range are clamped. The rules at the head of ops.h hold for
- * all functions here.
+ * Both are contiguous, and values out of range are clamped. The states of many sequences can be kept
+ * in one tensor, a slot for each, so that a batch of some of them needs no copies:
+ *
+ *     read_slots    i32 [batch]: `state` is [slots, …] instead of [batch, …], and row b begins with
+ *                   slot read_slots[b], or with 0 if that is not the number of a slot, such as −1.
+ *                   NULL: row b of `state`
+ *     write_slots   i32 [batch]: the same of the new state. Row b writes nothing if write_slots[b]
+ *                   is not the number of a slot. NULL: row b of the new state. An i32 [batch,
+ *                   tokens] has a slot for the state after each token instead, so that any of them
+ *                   can be gone back to; the delta rule must be a recurrence then
+ *
+ * With both, the two tensors have equally many slots, and may be one tensor; no row may then write
+ * the slot that another one reads or writes. Gradients refuse slots. The rules at the head of ops.h
+ * hold for all functions here.
  *
  * Experimental: each release until 1.0 may change what this header declares. */
 #ifndef TESSERA_RECURRENT_H
@@ -40,6 +52,7 @@ typedef struct tsr_causal_conv_params {
     const tsr_tensor *state;
     const tsr_tensor *lengths, *starts; /* see above */
     bool silu;                          /* y = z / (1 + e^−z) instead of z */
+    const tsr_tensor *read_slots, *write_slots; /* see above */
 } tsr_causal_conv_params;
 #define tsr_causal_conv_params(...)                                                                \
     (&(tsr_causal_conv_params){.struct_size = sizeof(tsr_causal_conv_params), __VA_ARGS__})
@@ -95,6 +108,7 @@ typedef struct tsr_delta_rule_params {
     /* The most tokens for which the recurrence is computed token by token; more are computed in
      * chunks of 64, which has more, but parallel work. 0: 16; TSR_DELTA_CHUNKS: none. */
     int64_t recurrent_tokens;
+    const tsr_tensor *read_slots, *write_slots; /* see above */
 } tsr_delta_rule_params;
 #define TSR_DELTA_CHUNKS (-1)
 #define tsr_delta_rule_params(...)                                                                 \
@@ -113,7 +127,7 @@ typedef struct tsr_delta_rule_params {
  * `params` may be NULL. Source: Yang et al., "Gated Delta Networks" (2024), and for the chunks
  * "Parallelizing Linear Transformers with the Delta Rule" (2024).
  *
- * A token reads its state once and writes it once. Chunks need scratch memory of at most
+ * A call for one token reads each state once and writes it once. Chunks need scratch memory of at most
  * tokens · heads · (2 · value_dim + 3 · key_dim + 330) floats, with
  * tokens in whole chunks. Errors: TSR_ERR_INVALID (shapes,
  * dtypes, devices, overlap, naming the values); TSR_ERR_UNSUPPORTED on lavapipe for more than about

@@ -11,6 +11,7 @@ layout(constant_id = 1) const uint TAPS = 4;
 layout(constant_id = 2) const uint X_DTYPE = TSR_DT_F32;
 layout(constant_id = 3) const uint Y_DTYPE = TSR_DT_F32;
 layout(constant_id = 4) const uint DY_DTYPE = TSR_DT_F32;
+layout(constant_id = 5) const uint SLOTS = 0;
 
 layout(push_constant, std430) uniform tsr_push
 {
@@ -27,12 +28,13 @@ void main()
     if (row >= p.batch * p.tokens || c >= p.channels)
         return;
     uint b = row / p.tokens, t = row % p.tokens, length = conv_length(b);
+    uint slot = tsr_slot(TSR_READS_SLOTS, p.read_slots, b, p.slots);
     precise float z = 0.0;
     if (t < length) {
         int first = conv_first(b, t), oldest = int(t) - int(TAPS) + 1;
         [[unroll]] for (uint j = 0u; j < TAPS; j++)
             if (oldest + int(j) >= first)
-                z += tsr_floats(p.weight).v[c * TAPS + j] * conv_input(b, oldest + int(j), c);
+                z += tsr_floats(p.weight).v[c * TAPS + j] * conv_input(b, slot, oldest + int(j), c);
         if ((p.bias.x | p.bias.y) != 0u)
             z += tsr_floats(p.bias).v[c];
     }

@@ -11,6 +11,8 @@ layout(constant_id = 0) const uint WORKGROUP = 64;
 layout(constant_id = 1) const uint TAPS = 4;
 layout(constant_id = 2) const uint X_DTYPE = TSR_DT_F32; // of dx
 
+const uint SLOTS = 0;
+
 layout(push_constant, std430) uniform tsr_push
 {
     tsr_causal_conv_grad_push p;

@@ -9,6 +9,7 @@ layout(local_size_x_id = 0) in;
 layout(constant_id = 0) const uint WORKGROUP = 64;
 layout(constant_id = 1) const uint TAPS = 4;
 layout(constant_id = 2) const uint X_DTYPE = TSR_DT_F32;
+const uint SLOTS = 0;
 
 layout(push_constant, std430) uniform tsr_push
 {
@@ -35,7 +36,7 @@ void main()
         int first = conv_first(b, t), oldest = int(t) - int(TAPS) + 1;
         [[unroll]] for (uint j = 0u; j < TAPS; j++)
             if (oldest + int(j) >= first)
-                sums[j] += dz * conv_input(b, oldest + int(j), c);
+                sums[j] += dz * conv_input(b, b, oldest + int(j), c);
         sums[TAPS] += dz;
     }
     [[unroll]] for (uint j = 0u; j <= TAPS; j++)

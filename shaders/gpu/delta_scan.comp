@@ -17,6 +17,9 @@ layout(push_constant, std430) uniform tsr_push
 #include "include/rows.glsl"
 
 layout(constant_id = 8) const uint Y_DTYPE = TSR_DT_F32;
+layout(constant_id = 9) const uint SLOTS = 0;
+
+#include "include/slots.glsl"
 
 shared vec4 deltas[CHUNK * QUADS];
 
@@ -36,10 +39,12 @@ void main()
         return;
     uint head = group / blocks % HEADS, b = group / blocks / HEADS, quad = scan_quad(), line = scan_line();
     uint column = 4u * (group % blocks * QUADS + quad);
-    uvec2 from = tsr_at_mul(p.state, b * HEADS + head, KEY_DIM * VALUE_DIM * 4u);
+    uint old_slot = tsr_slot(TSR_READS_SLOTS, p.read_slots, b, p.slots);
+    uvec2 from = tsr_at_mul(p.state, old_slot * HEADS + head, KEY_DIM * VALUE_DIM * 4u);
+    bool zero = (p.state.x | p.state.y) == 0u || (TSR_READS_SLOTS && old_slot == TSR_NO_SLOT);
     for (uint i = line; i < KEY_DIM; i += LINES) {
         vec4 value = vec4(0.0);
-        if ((p.state.x | p.state.y) != 0u && column < VALUE_DIM)
+        if (!zero && column < VALUE_DIM)
             value = tsr_floats4_loose(tsr_at_mul(from, i, VALUE_DIM * 4u)).v[column / 4u];
         state[i * QUADS + quad] = value;
     }
@@ -96,9 +101,10 @@ void main()
             if (line + n * LINES < KEY_DIM)
                 state[(line + n * LINES) * QUADS + quad] = next[n];
     }
-    if ((p.new_state.x | p.new_state.y) == 0u || column >= VALUE_DIM)
+    uint new_slot = tsr_slot(TSR_WRITES_SLOTS, p.write_slots, b, p.slots);
+    if ((p.new_state.x | p.new_state.y) == 0u || column >= VALUE_DIM || (TSR_WRITES_SLOTS && new_slot == TSR_NO_SLOT))
         return;
-    uvec2 to = tsr_at_mul(p.new_state, b * HEADS + head, KEY_DIM * VALUE_DIM * 4u);
+    uvec2 to = tsr_at_mul(p.new_state, new_slot * HEADS + head, KEY_DIM * VALUE_DIM * 4u);
     for (uint i = line; i < KEY_DIM; i += LINES)
         tsr_floats4_loose(tsr_at_mul(to, i, VALUE_DIM * 4u)).v[column / 4u] = state[i * QUADS + quad];
 }

@@ -22,7 +22,10 @@ layout(constant_id = 6) const uint Q_DTYPE = TSR_DT_F32;
 layout(constant_id = 7) const uint K_DTYPE = TSR_DT_F32;
 layout(constant_id = 8) const uint V_DTYPE = TSR_DT_F32;
 layout(constant_id = 9) const uint Y_DTYPE = TSR_DT_F32;
-layout(constant_id = 10) const uint NORMALISE = 0;
+layout(constant_id = 10) const uint EPSILON_BITS = 0; // of a float; 0: rows are not normalised
+layout(constant_id = 11) const uint SLOTS = 0;
+
+#include "include/slots.glsl"
 
 const uint LANES = TSR_DELTA_LANES;
 const uint COLUMNS = WORKGROUP / LANES;
@@ -45,13 +48,15 @@ void main()
     uint length = (p.lengths.x | p.lengths.y) == 0u ? p.tokens
                                                     : uint(clamp(int(tsr_words(p.lengths).v[b]), 0, int(p.tokens)));
     float held[HELD];
-    uvec2 old_state = tsr_at_mul(p.state, b * HEADS + head, KEY_DIM * VALUE_DIM * 4u);
-    bool zero = (p.state.x | p.state.y) == 0u || !owner;
+    uint old_slot = tsr_slot(TSR_READS_SLOTS, p.starts_or_read_slots, b, p.slots);
+    uvec2 old_state = tsr_at_mul(p.state, old_slot * HEADS + head, KEY_DIM * VALUE_DIM * 4u);
+    bool zero = (p.state.x | p.state.y) == 0u || !owner || (TSR_READS_SLOTS && old_slot == TSR_NO_SLOT);
     [[unroll]] for (uint n = 0u; n < HELD; n++) {
         held[n] = 0.0;
         if (!zero)
             held[n] = tsr_floats(old_state).v[(lane * HELD + n) * VALUE_DIM + column];
     }
+    bool each = (SLOTS & TSR_SLOTS_EACH_TOKEN) != 0u;
     for (uint t = 0u; t < length; t++) {
         uint row = b * p.tokens + t;
         uvec2 q = tsr_at_mul(p.q, row, p.q_stride * tsr_dtype_bytes(Q_DTYPE)), k = tsr_at_mul(p.k, row, p.k_stride * tsr_dtype_bytes(K_DTYPE));
@@ -72,11 +77,12 @@ void main()
         for (uint n = 0u; n < WORKGROUP; n++)
             sums += products[n];
         float of_q = p.scale, of_k = 1.0;
-        if (NORMALISE != 0u) {
-            of_q *= 1.0 / sqrt(sums.x + p.epsilon);
-            of_k = 1.0 / sqrt(sums.y + p.epsilon);
+        if (EPSILON_BITS != 0u) {
+            of_q *= 1.0 / sqrt(sums.x + uintBitsToFloat(EPSILON_BITS));
+            of_k = 1.0 / sqrt(sums.y + uintBitsToFloat(EPSILON_BITS));
         }
-        if ((p.starts.x | p.starts.y) != 0u && int(tsr_words(p.starts).v[row]) >= int(t)) {
+        uvec2 starts = p.starts_or_read_slots;
+        if (!TSR_READS_SLOTS && (starts.x | starts.y) != 0u && int(tsr_words(starts).v[row]) >= int(t)) {
             [[unroll]] for (uint n = 0u; n < HELD; n++)
                 held[n] = 0.0;
         }
@@ -99,14 +105,24 @@ void main()
                             own.y + sums.z * of_q * of_k * delta);
         [[unroll]] for (uint n = 0u; n < HELD; n++)
             held[n] = held[n] * decay + key[lane * HELD + n] * of_k * delta;
+        if (each && owner) {
+            uint slot = tsr_slot(true, p.write_slots, row, p.slots);
+            uvec2 state = tsr_at_mul(p.new_state, slot * HEADS + head, KEY_DIM * VALUE_DIM * 4u);
+            if (slot != TSR_NO_SLOT)
+                [[unroll]] for (uint n = 0u; n < HELD; n++)
+                    tsr_floats(state).v[(lane * HELD + n) * VALUE_DIM + column] = held[n];
+        }
         barrier();
     }
     for (uint t = length; t < p.tokens; t++)
         if (owner && lane == 0u)
             tsr_store_float(tsr_at_mul(p.y, b * p.tokens + t, p.y_stride * tsr_dtype_bytes(Y_DTYPE)), head * VALUE_DIM + column, Y_DTYPE, 0.0);
-    if ((p.new_state.x | p.new_state.y) == 0u || !owner)
+    if (each)
         return;
-    uvec2 new_state = tsr_at_mul(p.new_state, b * HEADS + head, KEY_DIM * VALUE_DIM * 4u);
+    uint new_slot = tsr_slot(TSR_WRITES_SLOTS, p.write_slots, b, p.slots);
+    if ((p.new_state.x | p.new_state.y) == 0u || !owner || (TSR_WRITES_SLOTS && new_slot == TSR_NO_SLOT))
+        return;
+    uvec2 new_state = tsr_at_mul(p.new_state, new_slot * HEADS + head, KEY_DIM * VALUE_DIM * 4u);
     [[unroll]] for (uint n = 0u; n < HELD; n++)
         tsr_floats(new_state).v[(lane * HELD + n) * VALUE_DIM + column] = held[n];
 }

@@ -9,15 +9,17 @@
 #define TSR_CONV_GRAD 2u
 
 /* A row of a tensor [batch, tokens, channels] begins at (b · tokens + t) · stride. An address that
- * is 0 means that the tensor is missing. */
+ * is 0 means that the tensor is missing. With read_slots or write_slots, the states are [slots, …]
+ * instead of [batch, …]. */
 struct tsr_causal_conv_push {
     TSR_ADDRESS x, y, weight, bias;
     TSR_ADDRESS state, new_state; /* [batch, channels, taps − 1] */
     TSR_ADDRESS lengths, starts;  /* [batch], [batch, tokens] */
     TSR_ADDRESS dy;
+    TSR_ADDRESS read_slots, write_slots; /* [batch]; the latter also [batch, tokens] */
     TSR_UINT batch, tokens, channels;
     TSR_UINT x_stride, y_stride, dy_stride;
-    TSR_UINT flags;
+    TSR_UINT flags, slots;
 };
 TSR_PUSH_CHECK(tsr_causal_conv_push);
 

@@ -16,14 +16,15 @@
 /* A row of a tensor [batch, tokens, …] begins at (b · tokens + t) · stride. An address that is 0
  * means that the tensor is missing. */
 
-/* delta_step.comp: the recurrence, token by token. */
+/* delta_step.comp: the recurrence, token by token. There is room for one address of starts and
+ * read_slots, which exclude each other. */
 struct tsr_delta_step_push {
     TSR_ADDRESS q, k, v, beta, g, y;
     TSR_ADDRESS state, new_state;
-    TSR_ADDRESS lengths, starts;
-    TSR_UINT batch, tokens;
+    TSR_ADDRESS lengths, starts_or_read_slots, write_slots;
+    TSR_UINT batch, tokens, slots;
     TSR_UINT q_stride, k_stride, v_stride, beta_stride, g_stride, y_stride;
-    TSR_FLOAT scale, epsilon;
+    TSR_FLOAT scale;
 };
 TSR_PUSH_CHECK(tsr_delta_step_push);
 
@@ -60,8 +61,8 @@ TSR_PUSH_CHECK(tsr_delta_triangle_push);
  * pass; 2^32 − 1: not. */
 #define TSR_DELTA_NOT_KEPT 0xffffffffu
 struct tsr_delta_scan_push {
-    TSR_ADDRESS work, y, state, new_state;
-    TSR_UINT batch, tokens, chunks, y_stride;
+    TSR_ADDRESS work, y, state, new_state, read_slots, write_slots;
+    TSR_UINT batch, tokens, chunks, slots, y_stride;
     TSR_UINT decay, queries, keys, weights, u, w;
     TSR_UINT states, deltas;
 };

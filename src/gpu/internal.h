@@ -194,6 +194,11 @@ typedef struct tsr__pair_activation {
 } tsr__pair_activation;
 tsr_status tsr__pair_activate(tsr_stream *stream, const tsr__pair_activation *call) TSR_NODISCARD;
 
+/* Layers with a state -------------------------------------------------------------------------- */
+
+/* recurrent_tokens of tsr_delta_rule_params if it is 0. */
+enum { TSR__DELTA_RECURRENT_TOKENS = 16 };
+
 /* Attention and its cache ---------------------------------------------------------------------- */
 
 /* Returns the dtype in which a cache is best kept: f16 if the device has matrix units for it, so
@@ -203,6 +208,28 @@ tsr_dtype tsr__kv_cache_usual_dtype(const tsr_device *device);
 /* Returns the positions that tsr_kv_cache_begin gave for the step; NULL before the first step. */
 tsr_tensor *tsr__kv_cache_positions(const tsr_kv_cache *cache);
 
+/* The states of one layer in the step that has begun: *conv [slots, floats] and *state [slots,
+ * floats] of this layer, f32 and contiguous, which live as long as the cache; read_slots, i32
+ * [sequences], and write_slots, i32 [sequences] or [sequences, tokens], as in tessera/recurrent.h,
+ * until the next step. How many tokens count is q_lengths of tsr__kv_cache_lengths. A layer must
+ * read and write its states in each step. Errors: TSR_ERR_INVALID if no step has begun, or if the
+ * cache has no such layer or no states. */
+tsr_status tsr__kv_cache_states(tsr_kv_cache *cache, int layer, tsr_tensor **conv,
+                                tsr_tensor **state, tsr_tensor **read_slots,
+                                tsr_tensor **write_slots) TSR_NODISCARD;
+/* Returns how many tokens each sequence has in the step that has begun, i32 [sequences]; NULL
+ * before the first step. */
+tsr_tensor *tsr__kv_cache_lengths(const tsr_kv_cache *cache);
+/* Returns the number of slots that a cache with these params has if it has states. */
+int64_t tsr__kv_cache_slots(const tsr_kv_cache_params *params);
+/* Returns the number of the snapshot of a sequence at its present length, and holds it: until it is
+ * released or leaves, it can be adopted. TSR__NO_SNAPSHOT: there is none. */
+#define TSR__NO_SNAPSHOT (-1)
+int64_t tsr__kv_cache_hold_snapshot(tsr_kv_cache *cache, int sequence);
+void tsr__kv_cache_release_snapshot(tsr_kv_cache *cache, int64_t snapshot);
+/* Returns whether a snapshot that was held has not left. */
+bool tsr__kv_cache_has_snapshot(const tsr_kv_cache *cache, int64_t snapshot);
+
 /* Pages of a cache can be held, so that their tokens stay when their sequences have ended. A held
  * page is not free. The functions without a status require that the sequence and the page exist. */
 
@@ -211,10 +238,11 @@ int32_t tsr__kv_cache_page(const tsr_kv_cache *cache, int sequence, int64_t inde
 void tsr__kv_cache_hold(tsr_kv_cache *cache, int32_t page);
 void tsr__kv_cache_release(tsr_kv_cache *cache, int32_t page);
 /* Appends pages[count], which are held and full, to a sequence, whose own last page must be full,
- * too: the sequence gets their tokens without computing them. Errors: TSR_ERR_INVALID,
- * TSR_ERR_NO_MEMORY. */
+ * too: the sequence gets their tokens without computing them. `snapshot` is that of its new length.
+ * With states and TSR__NO_SNAPSHOT, the sequence has no state, and must adopt more before its next
+ * step. Errors: TSR_ERR_INVALID, TSR_ERR_NO_MEMORY. */
 tsr_status tsr__kv_cache_adopt(tsr_kv_cache *cache, int sequence, int64_t count,
-                               const int32_t *pages) TSR_NODISCARD;
+                               const int32_t *pages, int64_t snapshot) TSR_NODISCARD;
 
 /* Rotates the step's queries, and stores its rotated keys and its values for one layer. This takes
  * one dispatch if all are neighbouring heads of one tensor. The shapes are those of

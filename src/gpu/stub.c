@@ -186,6 +186,10 @@ int64_t tsr_kv_cache_length(const tsr_kv_cache *cache, int sequence)
 {
     return -1;
 }
+int64_t tsr_kv_cache_restorable(const tsr_kv_cache *cache, int sequence, int64_t length)
+{
+    return -1;
+}
 int64_t tsr_kv_cache_free_pages(const tsr_kv_cache *cache)
 {
     return 0;

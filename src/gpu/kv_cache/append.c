@@ -94,7 +94,7 @@ static bool follows(const tsr_tensor *first, const tsr_tensor *next)
 tsr_status tsr_kv_cache_append(tsr_kv_cache *cache, int layer, const tsr_tensor *k,
                                const tsr_tensor *v)
 {
-    TSR__TRY(tsr__kv_cache_check_step("kv_cache_append", cache, layer));
+    TSR__TRY(tsr__kv_cache_check_pages("kv_cache_append", cache, layer));
     TSR__TRY(tsr__kv_cache_check_rows(cache, layer, "k", k, cache->layers[layer].kv_heads));
     TSR__TRY(tsr__kv_cache_check_rows(cache, layer, "v", v, cache->layers[layer].kv_heads));
     tsr__dispatches list = {0};
@@ -240,7 +240,7 @@ tsr_status tsr__kv_cache_append_rotated(tsr_kv_cache *cache, int layer, const ts
                                         tsr_tensor *own_q)
 {
     const char *op = "kv_cache_append";
-    TSR__TRY(tsr__kv_cache_check_step(op, cache, layer));
+    TSR__TRY(tsr__kv_cache_check_pages(op, cache, layer));
     TSR__TRY(tsr__kv_cache_check_rows(cache, layer, "q", q, tsr_tensor_layout(q)->shape[1]));
     TSR__TRY(tsr__kv_cache_check_rows(cache, layer, "k", k, cache->layers[layer].kv_heads));
     TSR__TRY(tsr__kv_cache_check_rows(cache, layer, "v", v, cache->layers[layer].kv_heads));

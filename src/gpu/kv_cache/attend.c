@@ -18,7 +18,7 @@ static tsr_status prepare(const tsr_kv_cache *cache, int layer, const tsr_tensor
                           const tsr_attention_params *params, cached *out)
 {
     const char *op = "kv_cache_attention";
-    TSR__TRY(tsr__kv_cache_check_step(op, cache, layer));
+    TSR__TRY(tsr__kv_cache_check_pages(op, cache, layer));
     TSR__REQUIRE(!params->pages && !params->q_lengths && !params->kv_lengths,
                  "%s: %s is the cache's to set", op,
                  params->pages       ? "pages"

@@ -1,4 +1,4 @@
-/* The cache of keys and values: its memory, and the tensors that describe a step. */
+/* The cache of keys, values and states: its memory, and the tensors that describe a step. */
 #include "gpu/kv_cache/kv_cache.h"
 
 #include <string.h>
@@ -12,6 +12,7 @@
 #include "tessera/ops.h"
 
 #define PAGE_TOKENS 64
+#define MOST_FLOATS (INT32_MAX / 4) /* of a state */
 
 /* Making ------------------------------------------------------------------------------------- */
 
@@ -37,6 +38,17 @@ static int64_t kv_heads_of(const tsr_kv_cache_params *p, int layer)
     return p->layer_kv_heads ? p->layer_kv_heads[layer] : p->kv_heads;
 }
 
+static int64_t floats_of(const int64_t *floats, int layer)
+{
+    return floats ? floats[layer] : 0;
+}
+
+static bool has_state(const tsr_kv_cache_params *p, int layer)
+{
+    return floats_of(p->layer_conv_floats, layer) != 0 ||
+           floats_of(p->layer_state_floats, layer) != 0;
+}
+
 static int64_t head_dim_of(const tsr_kv_cache_params *p, int layer)
 {
     return p->layer_head_dims ? p->layer_head_dims[layer] : p->head_dim;
@@ -54,8 +66,16 @@ static tsr_status check_params(const tsr_kv_cache_params *p)
     TSR__REQUIRE(p->page_tokens >= 1 && p->page_tokens <= 65536,
                  "kv_cache_create: page_tokens is %lld; 1 to 65536 are possible",
                  (long long)p->page_tokens);
-    for (int i = 0; i < p->layers; i++)
-        TSR__TRY(check_heads(p, kv_heads_of(p, i), head_dim_of(p, i)));
+    for (int i = 0; i < p->layers; i++) {
+        const int64_t conv = floats_of(p->layer_conv_floats, i),
+                      state = floats_of(p->layer_state_floats, i);
+        TSR__REQUIRE(conv >= 0 && state >= 0 && conv <= MOST_FLOATS && state <= MOST_FLOATS,
+                     "kv_cache_create: layer %d has states of %lld and %lld floats; 0 to %d are "
+                     "possible",
+                     i, (long long)conv, (long long)state, MOST_FLOATS);
+        if (!has_state(p, i))
+            TSR__TRY(check_heads(p, kv_heads_of(p, i), head_dim_of(p, i)));
+    }
     TSR__REQUIRE(p->pages >= 1 && p->pages <= INT32_MAX,
                  "kv_cache_create: pages is %lld; 1 to %d are possible", (long long)p->pages,
                  INT32_MAX);
@@ -70,7 +90,10 @@ static tsr_status place_layers(tsr_kv_cache *cache, int64_t *elements)
     cache->equal = true;
     for (int i = 0; i < p->layers; i++) {
         tsr__kv_layer *layer = &cache->layers[i];
-        *layer = (tsr__kv_layer){.kv_heads = kv_heads_of(p, i), .head_dim = head_dim_of(p, i)};
+        const bool state = has_state(p, i);
+        *layer = (tsr__kv_layer){.kv_heads = state ? 0 : kv_heads_of(p, i),
+                                 .head_dim = state ? 1 : head_dim_of(p, i),
+                                 .has_state = state};
         cache->equal = cache->equal && layer->kv_heads == cache->layers[0].kv_heads &&
                        layer->head_dim == cache->layers[0].head_dim;
     }
@@ -88,6 +111,42 @@ static tsr_status place_layers(tsr_kv_cache *cache, int64_t *elements)
                              p->layers, (long long)p->pages);
     }
     *elements = (int64_t)at;
+    return TSR_OK;
+}
+
+/* Describes the states [slots, floats] of a layer, which begin at element *at of their memory. */
+static tsr_status place_state(const tsr_kv_cache *cache, int64_t floats, int64_t *at,
+                              tsr_layout *out)
+{
+    const int64_t shape[] = {cache->states.slots, floats};
+    TSR__TRY(tsr_layout_init(TSR_F32, 2, shape, out));
+    out->offset = *at;
+    *at += (tsr_layout_count(out) + LAYER_ALIGN - 1) / LAYER_ALIGN * LAYER_ALIGN;
+    return *at <= INT64_MAX / 4
+               ? TSR_OK
+               : tsr__fail(TSR_ERR_OVERFLOW, "kv_cache_create: %d states have 2^63 bytes or more",
+                           cache->states.slots);
+}
+
+static tsr_status create_states(tsr_kv_cache *cache)
+{
+    const tsr_kv_cache_params *p = &cache->params;
+    int64_t elements = 0, at = 0;
+    tsr_layout layout;
+    if (!cache->states.on)
+        return TSR_OK;
+    for (int i = 0; i < p->layers; i++) {
+        TSR__TRY(place_state(cache, floats_of(p->layer_conv_floats, i), &elements, &layout));
+        TSR__TRY(place_state(cache, floats_of(p->layer_state_floats, i), &elements, &layout));
+    }
+    TSR__TRY(tsr_tensor_create(tsr_stream_device(p->stream), TSR_F32, 1, &elements,
+                               &cache->states_memory));
+    for (int i = 0; i < p->layers; i++) {
+        TSR__TRY(place_state(cache, floats_of(p->layer_conv_floats, i), &at, &layout));
+        TSR__TRY(tsr_tensor_view(cache->states_memory, &layout, &cache->layers[i].conv));
+        TSR__TRY(place_state(cache, floats_of(p->layer_state_floats, i), &at, &layout));
+        TSR__TRY(tsr_tensor_view(cache->states_memory, &layout, &cache->layers[i].state));
+    }
     return TSR_OK;
 }
 
@@ -120,8 +179,13 @@ tsr_status tsr_kv_cache_create(const tsr_kv_cache_params *params, tsr_kv_cache *
     if (status == TSR_OK)
         status = tsr__pages_init(&cache->table, p.page_tokens, p.pages, p.sequences);
     if (status == TSR_OK)
+        status = tsr__states_init(&cache->states, &p);
+    if (status == TSR_OK)
         status = create_memory(cache);
+    if (status == TSR_OK)
+        status = create_states(cache);
     cache->params.layer_kv_heads = cache->params.layer_head_dims = NULL; /* the caller's */
+    cache->params.layer_conv_floats = cache->params.layer_state_floats = NULL;
     if (status != TSR_OK) {
         tsr_kv_cache_destroy(&cache);
         return status;
@@ -132,7 +196,8 @@ tsr_status tsr_kv_cache_create(const tsr_kv_cache_params *params, tsr_kv_cache *
 
 static void step_finish(tsr__kv_step *s)
 {
-    tsr_tensor **tensors[] = {&s->pages, &s->positions, &s->q_lengths, &s->kv_lengths, &s->all};
+    tsr_tensor **tensors[] = {&s->pages,      &s->positions,   &s->q_lengths, &s->kv_lengths,
+                              &s->read_slots, &s->write_slots, &s->all};
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
         tsr_tensor_destroy(tensors[i]);
     *s = (tsr__kv_step){0};
@@ -143,8 +208,14 @@ void tsr_kv_cache_destroy(tsr_kv_cache **cache)
     if (!cache || !*cache)
         return;
     step_finish(&(*cache)->step);
+    for (int i = 0; (*cache)->layers && i < (*cache)->params.layers; i++) {
+        tsr_tensor_destroy(&(*cache)->layers[i].conv);
+        tsr_tensor_destroy(&(*cache)->layers[i].state);
+    }
     tsr_tensor_destroy(&(*cache)->memory);
+    tsr_tensor_destroy(&(*cache)->states_memory);
     tsr__pages_finish(&(*cache)->table);
+    tsr__states_finish(&(*cache)->states);
     tsr__free((*cache)->layers);
     tsr__free(*cache);
     *cache = NULL;
@@ -160,20 +231,46 @@ tsr_tensor *tsr__kv_cache_memory(const tsr_kv_cache *cache)
 tsr_status tsr_kv_cache_add(tsr_kv_cache *cache, int source, int *out)
 {
     TSR__REQUIRE(cache && out, "kv_cache_add: %s is NULL", cache ? "out" : "cache");
-    return source == -1 ? tsr__pages_add(&cache->table, out)
-                        : tsr__pages_fork(&cache->table, source, out);
+    int sequence = -1;
+    if (source == -1) {
+        TSR__TRY(tsr__pages_add(&cache->table, &sequence));
+        tsr__states_add(&cache->states, sequence);
+    } else {
+        TSR__TRY(tsr__pages_fork(&cache->table, source, &sequence));
+        tsr__states_fork(&cache->states, source, sequence);
+    }
+    *out = sequence;
+    return TSR_OK;
 }
 
 tsr_status tsr_kv_cache_truncate(tsr_kv_cache *cache, int sequence, int64_t length)
 {
     TSR__REQUIRE(cache, "kv_cache_truncate: cache is NULL");
-    return tsr__pages_truncate(&cache->table, sequence, length);
+    const int64_t present = tsr_kv_cache_length(cache, sequence);
+    const int64_t restorable = tsr_kv_cache_restorable(cache, sequence, length);
+    TSR__REQUIRE(restorable < 0 || restorable == length,
+                 "kv_cache: sequence %d has %lld tokens, but no state for %lld; it can go back to "
+                 "%lld",
+                 sequence, (long long)present, (long long)length, (long long)restorable);
+    TSR__TRY(tsr__pages_truncate(&cache->table, sequence, length));
+    tsr__states_restore(&cache->states, sequence, present, length);
+    return TSR_OK;
+}
+
+int64_t tsr_kv_cache_restorable(const tsr_kv_cache *cache, int sequence, int64_t length)
+{
+    const int64_t present = tsr_kv_cache_length(cache, sequence);
+    return present < 0 || length < 0 || length > present
+               ? -1
+               : tsr__states_restorable(&cache->states, sequence, present, length);
 }
 
 tsr_status tsr_kv_cache_remove(tsr_kv_cache *cache, int sequence)
 {
     TSR__REQUIRE(cache, "kv_cache_remove: cache is NULL");
-    return tsr__pages_remove(&cache->table, sequence);
+    TSR__TRY(tsr__pages_remove(&cache->table, sequence));
+    tsr__states_remove(&cache->states, sequence);
+    return TSR_OK;
 }
 
 int64_t tsr_kv_cache_length(const tsr_kv_cache *cache, int sequence)
@@ -200,7 +297,8 @@ static tsr_status section(const tsr_tensor *all, int64_t *at, int ndim, const in
     return tsr_tensor_view(all, &layout, out);
 }
 
-/* Writes the contents of a step's tensors to `out`: pages, positions, q_lengths and kv_lengths. */
+/* Writes the contents of a step's tensors to `out`, except those of states: pages, positions,
+ * q_lengths and kv_lengths. */
 static void describe(const tsr_kv_cache *cache, const tsr__kv_step *s, int64_t per_sequence,
                      const int *sequences, const int64_t *tokens, int32_t *out)
 {
@@ -219,7 +317,8 @@ static void describe(const tsr_kv_cache *cache, const tsr__kv_step *s, int64_t p
     }
 }
 
-static tsr_status fill_step(const tsr_kv_cache *cache, int count, const int *sequences,
+/* Chooses the step's slots of states, too. After an error these are as before. */
+static tsr_status fill_step(tsr_kv_cache *cache, int count, const int *sequences,
                             const int64_t *tokens, tsr__kv_step *s)
 {
     int64_t per_sequence = 1, total, at = 0;
@@ -237,12 +336,21 @@ static tsr_status fill_step(const tsr_kv_cache *cache, int count, const int *seq
                  "kv_cache: %lld pages of %lld tokens in one sequence; less than 2^31 tokens are "
                  "possible",
                  (long long)per_sequence, (long long)cache->params.page_tokens);
-    total = count * (per_sequence + s->tokens + 2);
+    const bool states = cache->states.on,
+               each = tsr__states_keeps_each(&cache->states, count, s->tokens);
+    const int64_t writes[] = {count, s->tokens}, described = count * (per_sequence + s->tokens + 2);
+    total = described + (states ? count * (each ? 1 + s->tokens : 2) : 0);
     int32_t *numbers = tsr__calloc((size_t)total, sizeof *numbers);
     if (!numbers)
         return TSR_ERR_NO_MEMORY;
     describe(cache, s, per_sequence, sequences, tokens, numbers);
-    tsr_status status =
+    tsr_status status = tsr__states_begin(&cache->states, count, sequences, tokens, s->tokens,
+                                          numbers + described, numbers + described + count);
+    if (status != TSR_OK) {
+        tsr__free(numbers);
+        return status;
+    }
+    status =
         tsr_tensor_create(tsr_stream_device(cache->params.stream), TSR_I32, 1, &total, &s->all);
     if (status == TSR_OK)
         status = section(s->all, &at, 2, (int64_t[]){count, per_sequence}, &s->pages);
@@ -252,10 +360,16 @@ static tsr_status fill_step(const tsr_kv_cache *cache, int count, const int *seq
         status = section(s->all, &at, 1, &s->count, &s->q_lengths);
     if (status == TSR_OK)
         status = section(s->all, &at, 1, &s->count, &s->kv_lengths);
+    if (status == TSR_OK && states)
+        status = section(s->all, &at, 1, &s->count, &s->read_slots);
+    if (status == TSR_OK && states)
+        status = section(s->all, &at, each ? 2 : 1, writes, &s->write_slots);
     if (status == TSR_OK)
         status = tsr_tensor_upload(cache->params.stream, s->all, numbers,
                                    (uint64_t)total * sizeof *numbers);
     tsr__free(numbers);
+    if (status != TSR_OK)
+        tsr__states_undo(&cache->states);
     return status;
 }
 
@@ -283,6 +397,8 @@ static tsr_status copy_page(tsr_stream *stream, const tsr_kv_cache *cache,
     const int views = cache->equal ? 1 : cache->params.layers;
     for (int layer = 0; layer < views; layer++) {
         tsr_tensor from, to;
+        if (tsr_layout_count(&cache->layers[layer].layout) == 0)
+            continue;
         TSR__TRY(page_of(cache, layer, copy->from, &from));
         TSR__TRY(page_of(cache, layer, copy->to, &to));
         TSR__TRY(tsr_copy(stream, &to, &from));
@@ -317,9 +433,12 @@ tsr_status tsr_kv_cache_begin(tsr_kv_cache *cache, int count, const int *sequenc
     tsr_status status = tsr__pages_extend(&cache->table, count, sequences, tokens, copies);
     if (status == TSR_OK) {
         status = fill_step(cache, count, sequences, tokens, &next);
-        if (status == TSR_OK)
+        if (status == TSR_OK) {
             status = tsr__stream_atomic(cache->params.stream, copy_pages,
                                         &(copying){cache, count, copies});
+            if (status != TSR_OK)
+                tsr__states_undo(&cache->states);
+        }
         if (status != TSR_OK)
             tsr__pages_shrink(&cache->table, count, sequences, tokens, copies);
     }
@@ -330,6 +449,10 @@ tsr_status tsr_kv_cache_begin(tsr_kv_cache *cache, int count, const int *sequenc
     }
     step_finish(&cache->step);
     cache->step = next;
+    for (int i = 0; i < count; i++)
+        if (tokens[i] > 0)
+            tsr__states_take_snapshot(&cache->states, sequences[i],
+                                      tsr_kv_cache_length(cache, sequences[i]));
     if (positions)
         *positions = next.positions;
     return TSR_OK;
@@ -338,6 +461,32 @@ tsr_status tsr_kv_cache_begin(tsr_kv_cache *cache, int count, const int *sequenc
 tsr_tensor *tsr__kv_cache_positions(const tsr_kv_cache *cache)
 {
     return cache ? cache->step.positions : NULL;
+}
+
+tsr_tensor *tsr__kv_cache_lengths(const tsr_kv_cache *cache)
+{
+    return cache ? cache->step.q_lengths : NULL;
+}
+
+int64_t tsr__kv_cache_slots(const tsr_kv_cache_params *params)
+{
+    return tsr__states_slots(params);
+}
+
+tsr_status tsr__kv_cache_states(tsr_kv_cache *cache, int layer, tsr_tensor **conv,
+                                tsr_tensor **state, tsr_tensor **read_slots,
+                                tsr_tensor **write_slots)
+{
+    const char *op = "kv_cache_states";
+    TSR__TRY(tsr__kv_cache_check_step(op, cache, layer));
+    TSR__REQUIRE(cache->states.on,
+                 "%s: the cache has no states; layer_conv_floats and layer_state_floats were NULL",
+                 op);
+    *conv = cache->layers[layer].conv;
+    *state = cache->layers[layer].state;
+    *read_slots = cache->step.read_slots;
+    *write_slots = cache->step.write_slots;
+    return TSR_OK;
 }
 
 /* Keys and values ---------------------------------------------------------------------------- */
@@ -357,5 +506,13 @@ tsr_status tsr__kv_cache_check_step(const char *op, const tsr_kv_cache *cache, i
     TSR__REQUIRE(cache->step.all, "%s: no step has begun", op);
     TSR__REQUIRE(layer >= 0 && layer < cache->params.layers, "%s: layer %d is outside 0 … %d", op,
                  layer, cache->params.layers - 1);
+    return TSR_OK;
+}
+
+tsr_status tsr__kv_cache_check_pages(const char *op, const tsr_kv_cache *cache, int layer)
+{
+    TSR__TRY(tsr__kv_cache_check_step(op, cache, layer));
+    TSR__REQUIRE(!cache->layers[layer].has_state, "%s: layer %d has a state, not keys and values",
+                 op, layer);
     return TSR_OK;
 }

@@ -3,6 +3,7 @@
 #define TSR_GPU_KV_CACHE_KV_CACHE_H
 
 #include "gpu/kv_cache/pages.h"
+#include "gpu/kv_cache/states.h"
 #include "tessera/kv_cache.h"
 
 /* A step appends tokens to some sequences. `all` is an i32 tensor that describes the step; the
@@ -12,20 +13,25 @@ typedef struct tsr__kv_step {
     int64_t count, tokens;
     bool even; /* all sequences have `tokens` tokens in this step */
     tsr_tensor *all, *pages, *positions, *q_lengths, *kv_lengths;
+    tsr_tensor *read_slots, *write_slots; /* NULL without states */
 } tsr__kv_step;
 
 /* What the cache has of one layer. */
 typedef struct tsr__kv_layer {
     int64_t kv_heads, head_dim;
     tsr_layout layout; /* in the cache's memory: [pages, 2 · kv_heads, page_tokens, head_dim] */
+    bool has_state;    /* instead of pages */
+    tsr_tensor *conv, *state; /* views of the memory of states: [slots, floats]; or NULL */
 } tsr__kv_layer;
 
 struct tsr_kv_cache {
     tsr_kv_cache_params params;
     tsr__page_table table;
-    tsr_tensor *memory;    /* described at tsr__kv_cache_memory() */
-    tsr__kv_layer *layers; /* [params.layers] */
-    bool equal;            /* all layers have the same sizes */
+    tsr__states states;
+    tsr_tensor *memory;        /* described at tsr__kv_cache_memory() */
+    tsr_tensor *states_memory; /* f32: one layer after the other; NULL without states */
+    tsr__kv_layer *layers;     /* [params.layers] */
+    bool equal;                /* all layers have the same sizes */
     tsr__kv_step step;
 };
 
@@ -38,6 +44,10 @@ tsr_tensor *tsr__kv_cache_memory(const tsr_kv_cache *cache);
 /* Checks that a step has begun and that the layer exists. */
 tsr_status tsr__kv_cache_check_step(const char *op, const tsr_kv_cache *cache,
                                     int layer) TSR_NODISCARD;
+
+/* Checks that a step has begun and that the layer exists and has pages. */
+tsr_status tsr__kv_cache_check_pages(const char *op, const tsr_kv_cache *cache,
+                                     int layer) TSR_NODISCARD;
 
 /* Checks that the tensor has `heads` heads of the step's tokens, for an operation that stores some
  * of them in the cache. `name` is for error texts. */

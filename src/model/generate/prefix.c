@@ -157,7 +157,8 @@ static void remove_idle(tsr__prefix *p, int b)
 
 tsr_status tsr__prefix_use(tsr__prefix *p, int b, int sequence)
 {
-    TSR__TRY(tsr__kv_cache_adopt(p->cache, sequence, p->pages_each, pages_of(p, b)));
+    TSR__TRY(
+        tsr__kv_cache_adopt(p->cache, sequence, p->pages_each, pages_of(p, b), TSR__NO_SNAPSHOT));
     if (p->blocks[b].sequences++ == 0)
         remove_idle(p, b);
     return TSR_OK;

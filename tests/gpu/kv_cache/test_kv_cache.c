@@ -14,6 +14,7 @@
 #include "support/gpu.h"
 
 enum { MOST = 7, LONGEST = 60, KV_HEADS = 2, HEADS = 4, MOST_DIM = 16, LAYERS = 2 };
+enum { MOST_LAYERS = 3 };
 
 /* What the cache should hold of a sequence: a number for each token, which determines the
  * token's keys and values. */
@@ -27,7 +28,7 @@ typedef struct model {
     tsr_kv_cache *cache;
     record sequence[MOST];
     int64_t page_tokens, pages;
-    int64_t dim[LAYERS], kv_heads[LAYERS];
+    int64_t dim[MOST_LAYERS], kv_heads[MOST_LAYERS];
     int next; /* the number for the next new token */
 } model;
 
@@ -764,10 +765,346 @@ START_TEST(refuses_steps)
 }
 END_TEST
 
-/* A step that fails because of memory or a Vulkan call leaves lengths and pages unchanged. */
+/* States ------------------------------------------------------------------------------------- */
+
+enum { CHANNELS = 4, TAPS = 4, CELLS = 4 };
+
+/* A convolution whose result is the sum of the last TAPS tokens, and a delta rule that keeps, in
+ * each of CELLS rows, the last token whose number gives this remainder, and reads the row of the
+ * next number: both are exact, and are wrong for any other state. */
+static void run_states(model *m, int layer, int count, const int *sequences, const int64_t *tokens,
+                       int64_t most)
+{
+    const int64_t x_shape[] = {count, most, CHANNELS}, q_shape[] = {count, most, 1, CELLS},
+                  one_shape[] = {count, most, 1}, weight_shape[] = {CHANNELS, TAPS};
+    const int64_t rows = count * most;
+    double *x = doubles(rows * CHANNELS), *k = doubles(rows * CELLS), *q = doubles(rows * CELLS),
+           *got_y = doubles(rows * CHANNELS), *got_z = doubles(rows * CELLS);
+    for (int i = 0; i < count; i++)
+        for (int64_t t = 0; t < tokens[i]; t++) {
+            const record *r = &m->sequence[sequences[i]];
+            const int token = r->token[r->length - tokens[i] + t];
+            const int64_t row = i * most + t;
+            for (int c = 0; c < CHANNELS; c++)
+                x[row * CHANNELS + c] = token;
+            k[row * CELLS + token % CELLS] = 1;
+            q[row * CELLS + (token + 1) % CELLS] = 1;
+        }
+    tsr_tensor *tensors[] = {gpu_new(TSR_F32, 3, x_shape),
+                             gpu_new(TSR_F32, 3, x_shape),
+                             gpu_new(TSR_F32, 4, q_shape),
+                             gpu_new(TSR_F32, 4, q_shape),
+                             gpu_new(TSR_F32, 4, q_shape),
+                             gpu_new(TSR_F32, 4, q_shape),
+                             gpu_new(TSR_F32, 3, one_shape),
+                             gpu_new(TSR_F32, 3, one_shape),
+                             gpu_new(TSR_F32, 2, weight_shape),
+                             NULL,
+                             NULL};
+    gpu_put(tensors[0], x);
+    gpu_put(tensors[2], q);
+    gpu_put(tensors[3], k);
+    gpu_put(tensors[4], x);
+    GPU_OK(tsr_fill(queue, tensors[6], 1));
+    GPU_OK(tsr_fill(queue, tensors[7], 0));
+    GPU_OK(tsr_fill(queue, tensors[8], 1));
+    tsr_tensor *conv, *state, *reads = NULL, *writes = NULL;
+    GPU_OK(tsr__kv_cache_states(m->cache, layer, &conv, &state, &reads, &writes));
+    const int64_t slots = tsr_tensor_layout(conv)->shape[0];
+    GPU_OK(tsr_tensor_reshape(conv, 3, (int64_t[]){slots, CHANNELS, TAPS - 1}, &tensors[9]));
+    GPU_OK(tsr_tensor_reshape(state, 4, (int64_t[]){slots, 1, CELLS, CELLS}, &tensors[10]));
+    tsr_tensor *lengths = tsr__kv_cache_lengths(m->cache);
+    GPU_OK(tsr_causal_conv(queue, tensors[1], tensors[9], tensors[0], tensors[8],
+                           tsr_causal_conv_params(.state = tensors[9], .lengths = lengths,
+                                                  .read_slots = reads, .write_slots = writes)));
+    GPU_OK(tsr_delta_rule(
+        queue, tensors[5], tensors[10], tensors[2], tensors[3], tensors[4], tensors[6], tensors[7],
+        tsr_delta_rule_params(.state = tensors[10], .lengths = lengths, .scale = 1,
+                              .read_slots = reads, .write_slots = writes)));
+    gpu_get(tensors[1], got_y);
+    gpu_get(tensors[5], got_z);
+    for (int i = 0; i < count; i++)
+        for (int64_t t = 0; t < tokens[i]; t++) {
+            const record *r = &m->sequence[sequences[i]];
+            const int64_t at = r->length - tokens[i] + t, row = i * most + t;
+            double sum = 0, last = 0;
+            for (int64_t j = 0; j <= at; j++) {
+                sum += j > at - TAPS ? r->token[j] : 0;
+                last = r->token[j] % CELLS == (r->token[at] + 1) % CELLS ? r->token[j] : last;
+            }
+            ck_assert_double_eq(got_y[row * CHANNELS], sum);
+            ck_assert_double_eq(got_z[row * CELLS + 1], last);
+        }
+    for (int i = 0; i < 11; i++)
+        tsr_tensor_destroy(&tensors[i]);
+    free(x);
+    free(k);
+    free(q);
+    free(got_y);
+    free(got_z);
+}
+
+enum { STATE_PAGE = 4 };
+
+/* A cache whose layers all have states, or, if `mixed`, whose first one has pages. */
+static tsr_kv_cache *state_cache(tsr_kv_cache_params p, bool mixed)
+{
+    const int64_t conv[] = {CHANNELS * (TAPS - 1), CHANNELS * (TAPS - 1), mixed ? 0 : 12},
+                  state[] = {CELLS * CELLS, CELLS * CELLS, mixed ? 0 : CELLS * CELLS};
+    tsr_kv_cache *cache = NULL;
+    p.struct_size = sizeof p;
+    p.stream = queue;
+    p.layers = 3;
+    p.kv_heads = KV_HEADS;
+    p.head_dim = 8;
+    p.page_tokens = STATE_PAGE;
+    p.layer_conv_floats = conv;
+    p.layer_state_floats = state;
+    GPU_OK(tsr_kv_cache_create(&p, &cache));
+    GPU_OK(tsr_fill(queue, cache->states_memory, NAN)); /* what no token has written is not read */
+    return cache;
+}
+
+/* Makes a step, and computes it if `layers` are states from number 0 on. */
+static void states_step(model *m, int count, const int *sequences, const int64_t *tokens,
+                        int layers, gpu_random *random)
+{
+    int64_t most = 0;
+    GPU_OK(tsr_kv_cache_begin(m->cache, count, sequences, tokens, NULL));
+    for (int i = 0; i < count; i++) {
+        record *r = &m->sequence[sequences[i]];
+        for (int64_t t = 0; t < tokens[i]; t++)
+            r->token[r->length++] = m->next++ % 97;
+        most = tokens[i] > most ? tokens[i] : most;
+    }
+    for (int layer = 0; layer < layers && most > 0; layer++)
+        run_states(m, layer, count, sequences, tokens, most);
+    if (layers == 2 && most > 0)
+        run_layer(m, 2, count, sequences, tokens, most, true, random);
+}
+
+/* Truncates to a length that can be restored, or is refused. */
+static void truncate_some(model *m, int sequence, gpu_random *random)
+{
+    record *r = &m->sequence[sequence];
+    const int64_t length = gpu_random_between(random, 0, r->length),
+                  restorable = tsr_kv_cache_restorable(m->cache, sequence, length);
+    ck_assert(restorable >= 0 && restorable <= length);
+    ck_assert(restorable == length || (length != 0 && length != r->length));
+    ck_assert_int_eq(tsr_kv_cache_restorable(m->cache, sequence, restorable), restorable);
+    if (restorable != length)
+        GPU_FAILS(tsr_kv_cache_truncate(m->cache, sequence, length), TSR_ERR_INVALID,
+                  "but no state for");
+    ck_assert_int_eq(tsr_kv_cache_length(m->cache, sequence), r->length);
+    GPU_OK(tsr_kv_cache_truncate(m->cache, sequence, restorable));
+    r->length = restorable;
+}
+
+static void change_states(model *m, gpu_random *random)
+{
+    const int i = (int)gpu_random_between(random, 0, MOST - 1);
+    record *r = &m->sequence[i];
+    int number = -1, free_number = -1;
+    for (int k = 0; k < MOST; k++)
+        free_number = m->sequence[k].used ? free_number : k;
+    if (!r->used) {
+        GPU_OK(tsr_kv_cache_add(m->cache, -1, &number));
+        m->sequence[number] = (record){.used = true};
+        return;
+    }
+    switch (gpu_random_between(random, 0, 3)) {
+    case 0:
+        if (free_number < 0)
+            break;
+        GPU_OK(tsr_kv_cache_add(m->cache, i, &number));
+        m->sequence[number] = *r;
+        break;
+    case 1:
+    case 2:
+        truncate_some(m, i, random);
+        break;
+    default:
+        if (gpu_random_between(random, 0, 2) == 0) {
+            GPU_OK(tsr_kv_cache_remove(m->cache, i));
+            r->used = false;
+        }
+    }
+}
+
+static const tsr_kv_cache_params state_params[] = {
+    {.kept_tokens = 0},
+    {.kept_tokens = 3, .kept_sequences = 2, .snapshot_tokens = STATE_PAGE, .snapshots = 5},
+    {.kept_tokens = 15, .snapshot_tokens = 2 * STATE_PAGE, .snapshots = 1},
+};
+
+/* Forks, truncated sequences and those that stay have the states of their own tokens. */
+START_TEST(sequences_keep_their_states)
+{
+    gpu_random random = {(uint64_t)_i + 90};
+    tsr_kv_cache_params p = state_params[_i];
+    const int layers = _i == 1 ? 3 : 2;
+    p.sequences = MOST;
+    p.pages = MOST * (LONGEST / STATE_PAGE + 1);
+    model m = {.page_tokens = STATE_PAGE, .pages = p.pages, .cache = state_cache(p, layers == 2)};
+    m.dim[2] = 8;
+    m.kv_heads[2] = KV_HEADS;
+    for (int n = 0; n < 40; n++) {
+        int sequences[MOST], count = 0;
+        int64_t tokens[MOST];
+        const int64_t limit = gpu_random_between(&random, 0, 3);
+        change_states(&m, &random);
+        change_states(&m, &random);
+        for (int i = 0; i < MOST; i++) {
+            if (!m.sequence[i].used || !gpu_random_between(&random, 0, 2))
+                continue;
+            sequences[count] = i;
+            tokens[count] = gpu_random_between(&random, 0, limit == 0 ? 18 : limit == 1 ? 6 : 1);
+            if (m.sequence[i].length + tokens[count] > LONGEST)
+                tokens[count] = 0;
+            count++;
+        }
+        if (count > 0)
+            states_step(&m, count, sequences, tokens, layers, &random);
+    }
+    for (int i = 0; i < MOST; i++)
+        if (m.sequence[i].used)
+            GPU_OK(tsr_kv_cache_remove(m.cache, i));
+    ck_assert_int_eq(tsr_kv_cache_free_pages(m.cache), m.pages);
+    ck_assert_int_eq(m.cache->states.free_count, m.cache->states.slots);
+    tsr_kv_cache_destroy(&m.cache);
+}
+END_TEST
+
+/* Computes so many tokens of one sequence. */
+static void add_tokens(model *m, int sequence, int64_t tokens)
+{
+    gpu_random random = {1};
+    states_step(m, 1, &sequence, &tokens, 3, &random);
+}
+
+/* Snapshots can be gone back to, leave in the order of their last use, and give other sequences
+ * their state. */
+START_TEST(snapshots)
+{
+    const tsr_kv_cache_params p = {
+        .pages = 40, .sequences = 4, .snapshot_tokens = 4, .snapshots = 2};
+    model m = {.cache = state_cache(p, false)};
+    tsr_kv_cache *cache = m.cache;
+    int a = -1, b = -1, c = -1;
+    GPU_OK(tsr_kv_cache_add(cache, -1, &a));
+    for (int i = 0; i < 3; i++)
+        add_tokens(&m, a, i == 2 ? 6 : 4); /* 4, 8, 14 */
+    ck_assert_int_eq(tsr_kv_cache_restorable(cache, a, 13), 8);
+    ck_assert_int_eq(tsr_kv_cache_restorable(cache, a, 7), 4);
+    ck_assert_int_eq(tsr_kv_cache_restorable(cache, a, 3), 0);
+    ck_assert_int_eq(tsr_kv_cache_restorable(cache, a, 15), -1);
+    ck_assert_int_eq(tsr_kv_cache_restorable(cache, 3, 0), -1);
+    ck_assert_int_eq(tsr_kv_cache_restorable(NULL, 0, 0), -1);
+    GPU_FAILS(tsr_kv_cache_truncate(cache, a, 7), TSR_ERR_INVALID,
+              "sequence 0 has 14 tokens, but no state for 7; it can go back to 4");
+    GPU_OK(tsr_kv_cache_add(cache, a, &b)); /* a fork has the snapshots of its source */
+    m.sequence[b] = m.sequence[a];
+    GPU_OK(tsr_kv_cache_truncate(cache, b, 4)); /* the snapshot of 8 is the older one now */
+    m.sequence[b].length = 4;
+    add_tokens(&m, a, 2); /* 16: that of 8 leaves */
+    ck_assert_int_eq(tsr_kv_cache_restorable(cache, a, 15), 4);
+    add_tokens(&m, b, 1);
+    const int64_t held = tsr__kv_cache_hold_snapshot(cache, a);
+    ck_assert(held != TSR__NO_SNAPSHOT && tsr__kv_cache_has_snapshot(cache, held));
+    ck_assert_int_eq(tsr__kv_cache_hold_snapshot(cache, b), TSR__NO_SNAPSHOT); /* at 5 */
+    int32_t pages[4];
+    for (int i = 0; i < 4; i++) {
+        pages[i] = tsr__kv_cache_page(cache, a, i);
+        tsr__kv_cache_hold(cache, pages[i]);
+    }
+    GPU_OK(tsr_kv_cache_add(cache, -1, &c));
+    GPU_OK(tsr__kv_cache_adopt(cache, c, 2, pages, TSR__NO_SNAPSHOT));
+    GPU_FAILS(tsr_kv_cache_begin(cache, 1, &c, (int64_t[]){1}, NULL), TSR_ERR_INVALID,
+              "sequence 2 has tokens without a state");
+    ck_assert_int_eq(tsr_kv_cache_length(cache, c), 8);
+    m.sequence[c] = m.sequence[a];
+    GPU_OK(tsr_kv_cache_remove(cache, a));
+    GPU_OK(tsr__kv_cache_adopt(cache, c, 2, pages + 2, held));
+    add_tokens(&m, c, 3);
+    add_tokens(&m, b, 3); /* 8, which takes the entry of 4 */
+    add_tokens(&m, b, 4); /* 12: the held one leaves */
+    ck_assert(!tsr__kv_cache_has_snapshot(cache, held));
+    GPU_FAILS(tsr__kv_cache_adopt(cache, c, 1, pages, held), TSR_ERR_INVALID, "has left");
+    tsr__kv_cache_release_snapshot(cache, held);
+    for (int i = 0; i < 4; i++)
+        tsr__kv_cache_release(cache, pages[i]);
+    GPU_OK(tsr_kv_cache_remove(cache, b));
+    GPU_OK(tsr_kv_cache_remove(cache, c));
+    ck_assert_int_eq(cache->states.free_count, cache->states.slots);
+    tsr_kv_cache_destroy(&m.cache);
+}
+END_TEST
+
+START_TEST(refuses_states)
+{
+    static const int64_t floats[] = {8, 8}, negative[] = {8, -1};
+    const tsr_kv_cache_params good = {.struct_size = sizeof good,
+                                      .stream = queue,
+                                      .layers = 2,
+                                      .kv_heads = 1,
+                                      .head_dim = 4,
+                                      .page_tokens = 8,
+                                      .pages = 1,
+                                      .sequences = 1,
+                                      .layer_conv_floats = floats};
+    tsr_kv_cache_params wrong[6];
+    static const char *const words[] = {
+        "layer 1 has states of 8 and -1 floats",
+        "kept_tokens is 16, kept_sequences 0; 0 to 15",
+        "kept_tokens is 1, kept_sequences -1",
+        "3 snapshots, each after 12 tokens; 0 or more, and a multiple of the 8 tokens",
+        "snapshots is 0, snapshot_tokens 16; both or neither must be 0",
+        "are for layers with states; layer_conv_floats and layer_state_floats are NULL",
+    };
+    for (int i = 0; i < 6; i++)
+        wrong[i] = good;
+    wrong[0].layer_state_floats = negative;
+    wrong[1].kept_tokens = 16;
+    wrong[2].kept_tokens = 1;
+    wrong[2].kept_sequences = -1;
+    wrong[3].snapshots = 3;
+    wrong[3].snapshot_tokens = 12;
+    wrong[4].snapshot_tokens = 16;
+    wrong[5].layer_conv_floats = NULL;
+    wrong[5].kept_tokens = 1;
+    tsr_kv_cache *cache = NULL;
+    for (int i = 0; i < 6; i++)
+        GPU_FAILS(tsr_kv_cache_create(&wrong[i], &cache), TSR_ERR_INVALID, words[i]);
+    GPU_OK(tsr_kv_cache_create(&good, &cache));
+    int a = -1;
+    tsr_tensor *conv, *state, *reads, *writes, *k = gpu_new(TSR_F32, 4, (int64_t[]){1, 1, 1, 4});
+    GPU_FAILS(tsr__kv_cache_states(cache, 0, &conv, &state, &reads, &writes), TSR_ERR_INVALID,
+              "kv_cache_states: no step has begun");
+    GPU_OK(tsr_kv_cache_add(cache, -1, &a));
+    GPU_OK(tsr_kv_cache_begin(cache, 1, &a, (int64_t[]){1}, NULL));
+    GPU_FAILS(tsr_kv_cache_append(cache, 1, k, k), TSR_ERR_INVALID,
+              "kv_cache_append: layer 1 has a state, not keys and values");
+    GPU_FAILS(tsr_kv_cache_attention(cache, 1, k, NULL, k, NULL), TSR_ERR_INVALID,
+              "kv_cache_attention: layer 1 has a state");
+    tsr_kv_cache_destroy(&cache);
+    cache = small_cache(1);
+    GPU_OK(tsr_kv_cache_add(cache, -1, &a));
+    GPU_OK(tsr_kv_cache_begin(cache, 1, &a, (int64_t[]){3}, NULL));
+    ck_assert_int_eq(tsr_kv_cache_restorable(cache, a, 2), 2);
+    GPU_FAILS(tsr__kv_cache_states(cache, 0, &conv, &state, &reads, &writes), TSR_ERR_INVALID,
+              "the cache has no states");
+    tsr_kv_cache_destroy(&cache);
+    tsr_tensor_destroy(&k);
+}
+END_TEST
+
+/* A step that fails because of memory or a Vulkan call leaves lengths, pages and slots unchanged.
+ */
 static void survive(tsr__fault_kind kind, int code)
 {
-    tsr_kv_cache *cache = small_cache(8);
+    const tsr_kv_cache_params p = {
+        .pages = 8, .sequences = 3, .kept_tokens = 3, .snapshot_tokens = 4, .snapshots = 2};
+    tsr_kv_cache *cache = state_cache(p, true);
     int a, b, both[2];
     GPU_OK(tsr_kv_cache_add(cache, -1, &a));
     GPU_OK(tsr_kv_cache_begin(cache, 1, &a, (int64_t[]){6}, NULL));
@@ -779,6 +1116,8 @@ static void survive(tsr__fault_kind kind, int code)
         ck_assert_uint_lt(nth, 1000);
         GPU_OK(tsr_stream_wait(queue));
         const int64_t free_pages = tsr_kv_cache_free_pages(cache);
+        const tsr__state_of before[2] = {cache->states.of[a], cache->states.of[b]};
+        const int32_t free_slots = cache->states.free_count;
         tsr__fault_arm(kind, nth, code);
         tsr_status status = tsr_kv_cache_begin(cache, 2, both, (int64_t[]){3, 3}, NULL);
         reached = tsr__fault_site() != NULL;
@@ -787,6 +1126,9 @@ static void survive(tsr__fault_kind kind, int code)
         ck_assert_int_eq(tsr_kv_cache_length(cache, b), status == TSR_OK ? 9 : 6);
         if (status != TSR_OK) {
             ck_assert_int_eq(tsr_kv_cache_free_pages(cache), free_pages);
+            ck_assert_int_eq(cache->states.free_count, free_slots);
+            ck_assert_mem_eq(&cache->states.of[a], &before[0], sizeof *before);
+            ck_assert_mem_eq(&cache->states.of[b], &before[1], sizeof *before);
             continue;
         }
         GPU_OK(
@@ -813,6 +1155,10 @@ TESTS(kv_cache)
     tcase_add_loop_test(tests, attends_in_one_dispatch, 0, sizeof joints / sizeof *joints);
     tcase_add_test(tests, refuses_params);
     tcase_add_test(tests, refuses_steps);
+    tcase_add_loop_test(tests, sequences_keep_their_states, 0,
+                        sizeof state_params / sizeof *state_params);
+    tcase_add_test(tests, snapshots);
+    tcase_add_test(tests, refuses_states);
 }
 
 /* The Vulkan calls that fail include those that build pipelines, so this device must not share

@@ -2,6 +2,7 @@
  * different lengths, packed documents, and states that are continued. */
 #include <math.h>
 
+#include "gpu/stream/profile.h"
 #include "support/golden.h"
 #include "support/golden_tensor.h"
 #include "support/gpu.h"
@@ -549,6 +550,240 @@ START_TEST(gradients_alone)
 }
 END_TEST
 
+/* Slots -------------------------------------------------------------------------------------- */
+
+enum { SLOTS = 6 };
+
+/* Row b reads slot reads[b] and writes slot writes[b]; the others stay as they are. */
+typedef struct slot_case {
+    double reads[BATCH], writes[BATCH], lengths[BATCH];
+} slot_case;
+
+static const slot_case slot_cases[] = {
+    {{4, -1, 2}, {0, 3, 2}, {5, 5, 5}},   /* another slot, zeros, in place */
+    {{1, 1, 5}, {4, -1, 0}, {5, 3, 0}},   /* one slot read twice, not written, no tokens */
+    {{-1, 6, 99}, {1, -7, 6}, {2, 4, 5}}, /* numbers that are no slots */
+};
+
+static bool is_slot(double number)
+{
+    return number >= 0 && number < SLOTS;
+}
+
+/* The states that rows begin with, as a batch. */
+static tsr_tensor *gathered(tsr_tensor *slots, const double *reads)
+{
+    int64_t shape[4];
+    const tsr_layout *l = tsr_tensor_layout(slots);
+    const int64_t size = tsr_layout_count(l) / SLOTS;
+    memcpy(shape, l->shape, sizeof shape);
+    shape[0] = BATCH;
+    double *from = doubles(SLOTS * size), *to = doubles(BATCH * size);
+    gpu_get(slots, from);
+    for (int b = 0; b < BATCH; b++)
+        if (is_slot(reads[b]))
+            memcpy(to + b * size, from + (int64_t)reads[b] * size, (size_t)size * sizeof *to);
+    tsr_tensor *batch = uploaded(TSR_F32, l->ndim, shape, to);
+    free(from);
+    free(to);
+    return batch;
+}
+
+/* Checks that the slots are `before`, and where rows write, the states of `batch`. */
+static void check_slots(const double *before, tsr_tensor *slots, tsr_tensor *batch,
+                        const double *writes)
+{
+    const int64_t size = tsr_layout_count(tsr_tensor_layout(batch)) / BATCH;
+    double *got = doubles(SLOTS * size), *want = doubles(SLOTS * size),
+           *states = doubles(BATCH * size);
+    gpu_get(slots, got);
+    gpu_get(batch, states);
+    memcpy(want, before, (size_t)(SLOTS * size) * sizeof *want);
+    for (int b = 0; b < BATCH; b++)
+        if (is_slot(writes[b]))
+            memcpy(want + (int64_t)writes[b] * size, states + b * size,
+                   (size_t)size * sizeof *want);
+    for (int64_t i = 0; i < SLOTS * size; i++)
+        ck_assert_double_eq(got[i], want[i]);
+    free(got);
+    free(want);
+    free(states);
+}
+
+static double *values_of(tsr_tensor *tensor)
+{
+    double *values = doubles(tsr_layout_count(tsr_tensor_layout(tensor)));
+    gpu_get(tensor, values);
+    return values;
+}
+
+static void check_same(tsr_tensor *a, tsr_tensor *b)
+{
+    double *left = values_of(a), *right = values_of(b);
+    for (int64_t i = 0; i < tsr_layout_count(tsr_tensor_layout(a)); i++)
+        ck_assert_double_eq(left[i], right[i]);
+    free(left);
+    free(right);
+}
+
+/* States in slots give the same bits as states of a batch, by recurrence, in chunks, and in the
+ * convolution before them; slots that no row writes stay as they are. */
+START_TEST(states_in_slots)
+{
+    const slot_case *one = &slot_cases[_i];
+    gpu_random random = {18};
+    operands o = random_operands(&random, TSR_F32);
+    tsr_tensor *reads = uploaded(TSR_I32, 1, (int64_t[]){BATCH}, one->reads),
+               *writes = uploaded(TSR_I32, 1, (int64_t[]){BATCH}, one->writes),
+               *lengths = uploaded(TSR_I32, 1, (int64_t[]){BATCH}, one->lengths);
+    const int64_t states[] = {SLOTS, HEADS, KEY, VALUE}, inputs[] = {SLOTS, CHANNELS, TAPS - 1};
+    for (int form = 0; form < 2; form++) {
+        tsr_tensor *slots = random_tensor(&random, TSR_F32, 4, states, 0, 1),
+                   *batch = gathered(slots, one->reads), *y = like(o.v), *want = like(o.v);
+        double *before = values_of(slots);
+        tsr_delta_rule_params params = {.struct_size = sizeof params,
+                                        .state = batch,
+                                        .lengths = lengths,
+                                        .norm_epsilon = 1e-6F,
+                                        .recurrent_tokens = both_forms[form]};
+        GPU_OK(tsr_delta_rule(queue, want, batch, o.q, o.k, o.v, o.beta, o.g, &params));
+        params.state = slots;
+        params.read_slots = reads;
+        params.write_slots = writes;
+        GPU_OK(tsr_delta_rule(queue, y, slots, o.q, o.k, o.v, o.beta, o.g, &params));
+        check_same(y, want);
+        check_slots(before, slots, batch, one->writes);
+        destroy(4, (tsr_tensor *[]){slots, batch, y, want});
+        free(before);
+    }
+    tsr_tensor *slots = random_tensor(&random, TSR_F32, 3, inputs, 0, 1),
+               *batch = gathered(slots, one->reads), *y = like(o.mixed), *want = like(o.mixed),
+               *weight = random_tensor(&random, TSR_F32, 2, (int64_t[]){CHANNELS, TAPS}, 0, 1);
+    double *before = values_of(slots);
+    GPU_OK(tsr_causal_conv(queue, want, batch, o.mixed, weight,
+                           tsr_causal_conv_params(.state = batch, .lengths = lengths)));
+    GPU_OK(tsr_causal_conv(queue, y, slots, o.mixed, weight,
+                           tsr_causal_conv_params(.state = slots, .lengths = lengths,
+                                                  .read_slots = reads, .write_slots = writes)));
+    check_same(y, want);
+    check_slots(before, slots, batch, one->writes);
+    free(before);
+    tsr_tensor *all[] = {slots, batch, y, want, weight, reads, writes, lengths};
+    destroy(8, all);
+    operands_destroy(&o);
+}
+END_TEST
+
+/* With a slot for each token, any of a row's states can be kept: they are those after so many
+ * tokens. */
+START_TEST(states_of_each_token)
+{
+    static const struct {
+        int row, token, slot;
+    } kept[] = {{0, 1, 5}, {0, 4, 0}, {1, 0, 3}, {2, 6, 2}};
+    static const double reads[BATCH] = {4, -1, 1};
+    double length[BATCH] = {5, 1, 7};
+    gpu_random random = {19};
+    operands o = random_operands(&random, TSR_F32);
+    double *listed = doubles(BATCH * TOKENS);
+    for (int64_t i = 0; i < BATCH * TOKENS; i++)
+        listed[i] = -1;
+    for (int i = 0; i < 4; i++)
+        listed[kept[i].row * TOKENS + kept[i].token] = kept[i].slot;
+    listed[1 * TOKENS + 1] = 5; /* of a token that does not count */
+    tsr_tensor *read = uploaded(TSR_I32, 1, (int64_t[]){BATCH}, reads),
+               *write = uploaded(TSR_I32, 2, (int64_t[]){BATCH, TOKENS}, listed),
+               *lengths = uploaded(TSR_I32, 1, (int64_t[]){BATCH}, length),
+               *slots =
+                   random_tensor(&random, TSR_F32, 4, (int64_t[]){SLOTS, HEADS, KEY, VALUE}, 0, 1),
+               *inputs =
+                   random_tensor(&random, TSR_F32, 3, (int64_t[]){SLOTS, CHANNELS, TAPS - 1}, 0, 1),
+               *weight = random_tensor(&random, TSR_F32, 2, (int64_t[]){CHANNELS, TAPS}, 0, 1),
+               *states = gathered(slots, reads), *rows = gathered(inputs, reads), *y = like(o.v),
+               *z = like(o.mixed), *new_states = like(states), *new_rows = like(rows);
+    tsr_delta_rule_params rule = {.struct_size = sizeof rule,
+                                  .state = slots,
+                                  .lengths = lengths,
+                                  .recurrent_tokens = 1 << 20,
+                                  .read_slots = read,
+                                  .write_slots = write};
+    double *before[2] = {values_of(slots), values_of(inputs)};
+    GPU_OK(tsr_delta_rule(queue, y, slots, o.q, o.k, o.v, o.beta, o.g, &rule));
+    GPU_OK(tsr_causal_conv(queue, z, inputs, o.mixed, weight,
+                           tsr_causal_conv_params(.state = inputs, .lengths = lengths,
+                                                  .read_slots = read, .write_slots = write)));
+    rule.recurrent_tokens = TSR_DELTA_CHUNKS;
+    GPU_FAILS(tsr_delta_rule(queue, y, slots, o.q, o.k, o.v, o.beta, o.g, &rule), TSR_ERR_INVALID,
+              "which needs a recurrence; 140 tokens");
+    rule = (tsr_delta_rule_params){.struct_size = sizeof rule,
+                                   .state = states,
+                                   .lengths = lengths,
+                                   .recurrent_tokens = 1 << 20};
+    double *got[2] = {values_of(slots), values_of(inputs)};
+    const int64_t size[2] = {HEADS * KEY * VALUE, CHANNELS * (TAPS - 1)};
+    for (int i = 0; i < 4; i++) {
+        for (int b = 0; b < BATCH; b++)
+            length[b] = kept[i].token + 1;
+        gpu_put(lengths, length);
+        GPU_OK(tsr_delta_rule(queue, y, new_states, o.q, o.k, o.v, o.beta, o.g, &rule));
+        GPU_OK(tsr_causal_conv(queue, z, new_rows, o.mixed, weight,
+                               tsr_causal_conv_params(.state = rows, .lengths = lengths)));
+        double *want[2] = {values_of(new_states), values_of(new_rows)};
+        for (int n = 0; n < 2; n++) {
+            ck_assert_mem_eq(got[n] + kept[i].slot * size[n], want[n] + kept[i].row * size[n],
+                             (size_t)size[n] * sizeof **want);
+            /* the slots that no token wrote: 1 and 4 */
+            ck_assert_mem_eq(got[n] + size[n], before[n] + size[n],
+                             (size_t)size[n] * sizeof **want);
+            ck_assert_mem_eq(got[n] + 4 * size[n], before[n] + 4 * size[n],
+                             (size_t)size[n] * sizeof **want);
+            free(want[n]);
+        }
+    }
+    for (int n = 0; n < 2; n++) {
+        free(before[n]);
+        free(got[n]);
+    }
+    free(listed);
+    tsr_tensor *all[] = {read,   write, lengths, slots, inputs,     weight,
+                         states, rows,  y,       z,     new_states, new_rows};
+    destroy(12, all);
+    operands_destroy(&o);
+}
+END_TEST
+
+/* A token's delta rule is one dispatch, which reads its state once and writes it once. */
+START_TEST(token_reads_its_state_once)
+{
+    static tsr__profile profile;
+    static const double slot = 1;
+    gpu_random random = {21};
+    operands all = random_operands(&random, TSR_F16), o = part_of_operands(&all, 0, 0, 1, false);
+    tsr_tensor *slots = gpu_new(TSR_F32, 4, (int64_t[]){SLOTS, HEADS, KEY, VALUE}),
+               *list = uploaded(TSR_I32, 1, (int64_t[]){1}, &slot),
+               *y = poisoned(TSR_F32, 4, tsr_tensor_layout(o.v)->shape);
+    GPU_OK(tsr__stream_profile_begin(queue));
+    GPU_OK(tsr_delta_rule(queue, y, slots, o.q, o.k, o.v, o.beta, o.g,
+                          tsr_delta_rule_params(.state = slots, .norm_epsilon = 1e-6F,
+                                                .read_slots = list, .write_slots = list)));
+    GPU_OK(tsr__stream_profile_end(queue, &profile));
+    const double state = HEADS * KEY * VALUE * sizeof(float);
+    int dispatches = 0;
+    for (int i = 0; i < profile.kernel_count; i++) {
+        const tsr__profile_kernel *kernel = &profile.kernels[i];
+        if (strcmp(kernel->name, "update") == 0) /* push constants of drivers that need it */
+            continue;
+        dispatches += (int)kernel->commands;
+        ck_assert_double_eq(kernel->read_bytes, state + CHANNELS * 2 + 2 * HEADS * sizeof(float));
+        ck_assert_double_eq(kernel->written_bytes, state + HEADS * VALUE * sizeof(float));
+    }
+    ck_assert_int_eq(dispatches, 1);
+    destroy(3, (tsr_tensor *[]){slots, list, y});
+    operands_destroy(&o);
+    operands_destroy(&all);
+}
+END_TEST
+
 /* Errors ------------------------------------------------------------------------------------- */
 
 START_TEST(refusals)
@@ -560,7 +795,8 @@ START_TEST(refusals)
                *narrow = gpu_new(TSR_F16, 3, tsr_tensor_layout(o.beta)->shape),
                *odd = gpu_new(TSR_F32, 4, (int64_t[]){BATCH, TOKENS, HEADS, 10}),
                *three = gpu_new(TSR_F32, 4, (int64_t[]){BATCH, TOKENS, 3, KEY}),
-               *starts = gpu_new(TSR_I32, 2, l->shape),
+               *two = gpu_new(TSR_F32, 4, (int64_t[]){2, HEADS, KEY, VALUE}),
+               *slots = gpu_new(TSR_I32, 1, l->shape), *starts = gpu_new(TSR_I32, 2, l->shape),
                *lengths = gpu_new(TSR_I32, 1, &l->shape[1]),
                *weight = gpu_new(TSR_F32, 2, (int64_t[]){CHANNELS, 17}),
                *taps = gpu_new(TSR_F32, 2, (int64_t[]){CHANNELS, TAPS}), *out = like(o.mixed);
@@ -586,6 +822,23 @@ START_TEST(refusals)
               TSR_ERR_INVALID, "cannot continue a state");
     GPU_FAILS(RULE(y, o.q, o.k, o.v, o.beta, o.g, .state = y), TSR_ERR_INVALID,
               "state is f32 [3,140,4,12]");
+    GPU_FAILS(RULE(y, o.q, o.k, o.v, o.beta, o.g, .read_slots = slots), TSR_ERR_INVALID,
+              "read_slots is given, but no state");
+    GPU_FAILS(RULE(y, o.q, o.k, o.v, o.beta, o.g, .write_slots = slots), TSR_ERR_INVALID,
+              "write_slots is given, but no new_state");
+    GPU_FAILS(RULE(y, o.q, o.k, o.v, o.beta, o.g, .state = o.state, .read_slots = lengths),
+              TSR_ERR_INVALID, "read_slots is i32 [140]");
+    GPU_FAILS(tsr_delta_rule(queue, y, two, o.q, o.k, o.v, o.beta, o.g,
+                             tsr_delta_rule_params(.state = o.state, .read_slots = slots,
+                                                   .write_slots = slots)),
+              TSR_ERR_INVALID, "state has 3 slots and new_state 2");
+    GPU_FAILS(tsr_delta_rule_grad(queue, tsr_delta_rule_grads(.dq = y), y, NULL, o.q, o.k, o.v,
+                                  o.beta, o.g,
+                                  tsr_delta_rule_params(.state = o.state, .read_slots = slots)),
+              TSR_ERR_INVALID, "gradients cannot be computed with read_slots");
+    GPU_FAILS(tsr_causal_conv_grad(queue, tsr_causal_conv_grads(.dx = out), out, NULL, o.mixed,
+                                   taps, tsr_causal_conv_params(.write_slots = slots)),
+              TSR_ERR_INVALID, "gradients cannot be computed with write_slots");
     GPU_FAILS(RULE(o.v, o.q, o.k, o.v, o.beta, o.g, .scale = 1), TSR_ERR_INVALID, "overlap");
     GPU_FAILS(RULE(y, other.q, other.k, other.v, o.beta, o.g, .scale = 1), TSR_ERR_INVALID,
               "equal distances");
@@ -606,8 +859,9 @@ START_TEST(refusals)
                                    taps, NULL),
               TSR_ERR_INVALID, "dbias is given, but no bias");
     destroy(3, (tsr_tensor *[]){other.q, other.k, other.v});
-    tsr_tensor *all[] = {y, narrow, odd, three, starts, lengths, weight, taps, out, swapped};
-    destroy(10, all);
+    tsr_tensor *all[] = {y,      narrow,  odd,    three, two, slots,
+                         starts, lengths, weight, taps,  out, swapped};
+    destroy(12, all);
     operands_destroy(&o);
 }
 END_TEST
@@ -663,6 +917,9 @@ TESTS(recurrent)
     tcase_add_test(tests, pieces);
     tcase_add_test(tests, convolution_of_batches);
     tcase_add_test(tests, gradients_alone);
+    tcase_add_loop_test(tests, states_in_slots, 0, 3);
+    tcase_add_test(tests, states_of_each_token);
+    tcase_add_test(tests, token_reads_its_state_once);
     tcase_add_test(tests, refusals);
     tcase_add_test(tests, sizes_of_structs);
 }

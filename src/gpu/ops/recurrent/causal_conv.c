@@ -6,6 +6,7 @@
 #include "gpu/internal.h"
 #include "gpu/ops/recurrent/tokens.h"
 #include "shaders/params/causal_conv.h"
+#include "shaders/params/slots.h"
 #include "tensor/check.h"
 
 enum { WORKGROUP = 64, ROWS_OF_PART = 256 };
@@ -18,15 +19,17 @@ typedef struct conv {
     uint32_t x_stride;
 } conv;
 
-static tsr_status check_state(const conv *c, const char *name, const tsr_tensor *state)
+static tsr_status check_state(const conv *c, const char *name, int64_t states,
+                              const tsr_tensor *state)
 {
-    const int64_t shape[3] = {c->tokens.batch, c->channels, c->taps - 1};
+    const int64_t shape[3] = {states, c->channels, c->taps - 1};
     return state ? tsr__tokens_check_dense(&c->tokens, name, state, 3, shape) : TSR_OK;
 }
 
 /* Checks the inputs that the convolution and its gradients share. */
 static tsr_status conv_of(const char *op, tsr_stream *stream, const tsr_tensor *x,
-                          const tsr_tensor *weight, const tsr_causal_conv_params *params, conv *out)
+                          const tsr_tensor *weight, const tsr_tensor *new_state,
+                          const tsr_causal_conv_params *params, conv *out)
 {
     TSR__TRY(tsr__require_float(op, "x", stream, x));
     TSR__TRY(tsr__require_float(op, "weight", stream, weight));
@@ -36,12 +39,13 @@ static tsr_status conv_of(const char *op, tsr_stream *stream, const tsr_tensor *
     TSR__REQUIRE(w->ndim == 2 && w->shape[1] >= 1 && w->shape[1] <= TSR_MAX_CAUSAL_CONV_TAPS,
                  "%s: weight is %s; [channels,taps] with 1 to %d taps is needed", op,
                  TSR__SHAPE(w->ndim, w->shape), TSR_MAX_CAUSAL_CONV_TAPS);
-    *out = (conv){.tokens = {op, stream, l->shape[0], l->shape[1]},
-                  .params = *params,
-                  .x = x,
-                  .weight = weight,
-                  .channels = l->shape[2],
-                  .taps = w->shape[1]};
+    *out =
+        (conv){.tokens = {.op = op, .stream = stream, .batch = l->shape[0], .tokens = l->shape[1]},
+               .params = *params,
+               .x = x,
+               .weight = weight,
+               .channels = l->shape[2],
+               .taps = w->shape[1]};
     const int64_t shape[2] = {out->channels, out->taps};
     TSR__REQUIRE(out->channels <= INT32_MAX / 64 &&
                      (l->shape[0] == 0 || l->shape[1] + out->taps <= INT32_MAX / l->shape[0]),
@@ -51,7 +55,9 @@ static tsr_status conv_of(const char *op, tsr_stream *stream, const tsr_tensor *
     TSR__TRY(tsr__tokens_check_dense(&out->tokens, "weight", weight, 2, shape));
     if (params->bias)
         TSR__TRY(tsr__tokens_check_dense(&out->tokens, "bias", params->bias, 1, shape));
-    TSR__TRY(check_state(out, "state", params->state));
+    TSR__TRY(tsr__tokens_take_slots(&out->tokens, params->read_slots, params->write_slots,
+                                    params->state, new_state, out->channels));
+    TSR__TRY(check_state(out, "state", tsr__tokens_states(&out->tokens, false), params->state));
     return tsr__tokens_check_documents(&out->tokens, params->lengths, params->starts,
                                        params->state);
 }
@@ -70,6 +76,9 @@ static struct tsr_causal_conv_push push_of(const conv *c)
         .channels = (uint32_t)c->channels,
         .x_stride = c->x_stride,
         .flags = c->params.silu ? TSR_CONV_SILU : 0,
+        .read_slots = tsr__tokens_address(c->tokens.read_slots),
+        .write_slots = tsr__tokens_address(c->tokens.write_slots),
+        .slots = (uint32_t)c->tokens.slots,
     };
 }
 
@@ -86,6 +95,8 @@ static tsr__dispatch dispatch_of(const conv *c, tsr__shader shader, int64_t rows
     tsr__groups_for((uint64_t)(rows * across), 1, d.groups);
     tsr__tokens_read(&d, c->params.lengths);
     tsr__tokens_read(&d, c->params.starts);
+    tsr__tokens_read(&d, c->tokens.read_slots);
+    tsr__tokens_read(&d, c->tokens.write_slots);
     return d;
 }
 
@@ -102,6 +113,7 @@ static tsr_status convolve(const conv *c, const tsr_tensor *y, uint32_t y_stride
     tsr__dispatch d = dispatch_of(c, TSR__SHADER_CAUSAL_CONV, c->tokens.batch * c->tokens.tokens);
     d.spec[d.spec_count++] = (uint32_t)y->layout.dtype;
     d.spec[d.spec_count++] = (uint32_t)(dy ? dy->layout.dtype : TSR_F32);
+    d.spec[d.spec_count++] = c->tokens.read_slots ? TSR_SLOTS_READ : 0;
     d.push = &push;
     d.push_bytes = sizeof push;
     tsr__tokens_read(&d, c->x);
@@ -118,6 +130,7 @@ static tsr_status keep_state(const conv *c, const tsr_tensor *new_state)
     struct tsr_causal_conv_push push = push_of(c);
     push.new_state = tsr__tokens_address(new_state);
     tsr__dispatch d = dispatch_of(c, TSR__SHADER_CAUSAL_CONV_STATE, 1);
+    d.spec[d.spec_count++] = tsr__tokens_slots(&c->tokens);
     d.push = &push;
     d.push_bytes = sizeof push;
     tsr__groups_for((uint64_t)(c->tokens.batch * c->channels), WORKGROUP, d.groups);
@@ -149,13 +162,20 @@ tsr_status tsr_causal_conv(tsr_stream *stream, tsr_tensor *y, tsr_tensor *new_st
     conv c;
     forward_work w = {.c = &c, .y = y, .new_state = new_state};
     TSR__TAKE(tsr_causal_conv_params, params);
-    TSR__TRY(conv_of(op, stream, x, weight, params, &c));
+    TSR__TRY(conv_of(op, stream, x, weight, new_state, params, &c));
     TSR__TRY(tsr__tokens_check(&c.tokens, "y", y, 0, c.channels, 3, true, &w.y_stride));
-    TSR__TRY(check_state(&c, "new_state", new_state));
-    const tsr_tensor *in[] = {
-        x, weight, params->bias, params->state, params->lengths, params->starts};
-    static const char *const names[] = {"x", "weight", "bias", "state", "lengths", "starts"};
-    for (int i = 0; i < 6; i++) {
+    TSR__TRY(check_state(&c, "new_state", tsr__tokens_states(&c.tokens, true), new_state));
+    const tsr_tensor *in[] = {x,
+                              weight,
+                              params->bias,
+                              params->state,
+                              params->lengths,
+                              params->starts,
+                              params->read_slots,
+                              params->write_slots};
+    static const char *const names[] = {"x",       "weight", "bias",       "state",
+                                        "lengths", "starts", "read_slots", "write_slots"};
+    for (int i = 0; i < 8; i++) {
         if (!in[i])
             continue;
         TSR__TRY(tsr__require_disjoint(op, "y", y, names[i], in[i], false));
@@ -281,7 +301,7 @@ static tsr_status check_gradients(backward_work *w)
     TSR__REQUIRE(!g->dbias || c->params.bias, "%s: dbias is given, but no bias", op);
     TSR__REQUIRE(!g->dstate || c->params.state, "%s: dstate is given, but no state", op);
     TSR__TRY(tsr__tokens_check(&c->tokens, "dy", w->dy, 0, c->channels, 3, true, &w->dy_stride));
-    TSR__TRY(check_state(c, "dnew_state", w->dnew_state));
+    TSR__TRY(check_state(c, "dnew_state", c->tokens.batch, w->dnew_state));
     if (g->dx)
         TSR__TRY(
             tsr__tokens_check(&c->tokens, "dx", g->dx, 0, c->channels, 3, true, &w->dx_stride));
@@ -289,7 +309,7 @@ static tsr_status check_gradients(backward_work *w)
         TSR__TRY(tsr__tokens_check_dense(&c->tokens, "dweight", g->dweight, 2, shape));
     if (g->dbias)
         TSR__TRY(tsr__tokens_check_dense(&c->tokens, "dbias", g->dbias, 1, shape));
-    TSR__TRY(check_state(c, "dstate", g->dstate));
+    TSR__TRY(check_state(c, "dstate", c->tokens.batch, g->dstate));
     const tsr_tensor *out[] = {g->dx, g->dweight, g->dbias, g->dstate};
     const tsr_tensor *in[] = {w->dy,
                               w->dnew_state,
@@ -323,7 +343,8 @@ tsr_status tsr_causal_conv_grad(tsr_stream *stream, const tsr_causal_conv_grads 
     conv c;
     TSR__TAKE(tsr_causal_conv_params, params);
     TSR__TAKE(tsr_causal_conv_grads, grads);
-    TSR__TRY(conv_of("causal_conv_grad", stream, x, weight, params, &c));
+    TSR__TRY(tsr__tokens_refuse_slots("causal_conv_grad", params->read_slots, params->write_slots));
+    TSR__TRY(conv_of("causal_conv_grad", stream, x, weight, NULL, params, &c));
     backward_work w = {.c = &c, .grads = *grads, .dy = dy, .dnew_state = dnew_state};
     TSR__TRY(check_gradients(&w));
     tsr_status status = create_temporary(&w);

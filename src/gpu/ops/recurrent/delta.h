@@ -25,12 +25,14 @@ typedef struct tsr__delta {
 enum { TSR__DELTA_SPEC = 6 };
 tsr__dispatch tsr__delta_dispatch(const tsr__delta *call, tsr__shader shader, uint32_t workgroup);
 
-/* Checks a state, or its gradient. NULL is allowed. */
-tsr_status tsr__delta_check_state(const tsr__delta *call, const char *name,
+/* Checks a state, or its gradient, of which there are `states`. NULL is allowed. */
+tsr_status tsr__delta_check_state(const tsr__delta *call, const char *name, int64_t states,
                                   const tsr_tensor *state) TSR_NODISCARD;
+/* `new_state`: that of the forward pass, for its slots. */
 tsr_status tsr__delta_check_inputs(const char *op, tsr_stream *stream, const tsr_tensor *q,
                                    const tsr_tensor *k, const tsr_tensor *v, const tsr_tensor *beta,
-                                   const tsr_tensor *g, const tsr_delta_rule_params *params,
+                                   const tsr_tensor *g, const tsr_tensor *new_state,
+                                   const tsr_delta_rule_params *params,
                                    tsr__delta *out) TSR_NODISCARD;
 /* Checks that an output overlaps no input, except that `same` may be the same view. */
 tsr_status tsr__delta_check_output(const tsr__delta *call, const char *name, const tsr_tensor *out,

@@ -18,9 +18,10 @@ tsr__dispatch tsr__delta_dispatch(const tsr__delta *call, tsr__shader shader, ui
     };
 }
 
-tsr_status tsr__delta_check_state(const tsr__delta *call, const char *name, const tsr_tensor *state)
+tsr_status tsr__delta_check_state(const tsr__delta *call, const char *name, int64_t states,
+                                  const tsr_tensor *state)
 {
-    const int64_t shape[4] = {call->tokens.batch, call->heads, call->key_dim, call->value_dim};
+    const int64_t shape[4] = {states, call->heads, call->key_dim, call->value_dim};
     return state ? tsr__tokens_check_dense(&call->tokens, name, state, 4, shape) : TSR_OK;
 }
 
@@ -46,8 +47,8 @@ static tsr_status check_heads(const char *op, const tsr__delta *c)
 
 tsr_status tsr__delta_check_inputs(const char *op, tsr_stream *stream, const tsr_tensor *q,
                                    const tsr_tensor *k, const tsr_tensor *v, const tsr_tensor *beta,
-                                   const tsr_tensor *g, const tsr_delta_rule_params *params,
-                                   tsr__delta *out)
+                                   const tsr_tensor *g, const tsr_tensor *new_state,
+                                   const tsr_delta_rule_params *params, tsr__delta *out)
 {
     TSR__TRY(tsr__require_float(op, "q", stream, q));
     TSR__TRY(tsr__require_float(op, "v", stream, v));
@@ -56,7 +57,7 @@ tsr_status tsr__delta_check_inputs(const char *op, tsr_stream *stream, const tsr
                  "%s: q is %s and v is %s; [batch,tokens,heads,dim] is needed", op,
                  TSR__SHAPE(a->ndim, a->shape), TSR__SHAPE(b->ndim, b->shape));
     *out = (tsr__delta){
-        .tokens = {op, stream, b->shape[0], b->shape[1]},
+        .tokens = {.op = op, .stream = stream, .batch = b->shape[0], .tokens = b->shape[1]},
         .params = *params,
         .q = q,
         .k = k,
@@ -75,7 +76,9 @@ tsr_status tsr__delta_check_inputs(const char *op, tsr_stream *stream, const tsr
     TSR__TRY(tsr__tokens_check(t, "v", v, out->heads, out->value_dim, 4, true, &out->v_stride));
     TSR__TRY(tsr__tokens_check(t, "beta", beta, 0, out->heads, 3, false, &out->beta_stride));
     TSR__TRY(tsr__tokens_check(t, "g", g, 0, out->heads, 3, false, &out->g_stride));
-    TSR__TRY(tsr__delta_check_state(out, "state", params->state));
+    TSR__TRY(tsr__tokens_take_slots(&out->tokens, params->read_slots, params->write_slots,
+                                    params->state, new_state, out->heads));
+    TSR__TRY(tsr__delta_check_state(out, "state", tsr__tokens_states(t, false), params->state));
     TSR__TRY(tsr__tokens_check_documents(t, params->lengths, params->starts, params->state));
     TSR__REQUIRE(isfinite(params->scale) && isfinite(params->norm_epsilon) &&
                      params->norm_epsilon >= 0,
@@ -91,10 +94,19 @@ tsr_status tsr__delta_check_inputs(const char *op, tsr_stream *stream, const tsr
 tsr_status tsr__delta_check_output(const tsr__delta *c, const char *name, const tsr_tensor *out,
                                    const tsr_tensor *same)
 {
-    const tsr_tensor *in[] = {
-        c->q, c->k, c->v, c->beta, c->g, c->params.state, c->params.lengths, c->params.starts};
-    static const char *const names[] = {"q", "k", "v", "beta", "g", "state", "lengths", "starts"};
-    for (int i = 0; i < 8; i++)
+    const tsr_tensor *in[] = {c->q,
+                              c->k,
+                              c->v,
+                              c->beta,
+                              c->g,
+                              c->params.state,
+                              c->params.lengths,
+                              c->params.starts,
+                              c->params.read_slots,
+                              c->params.write_slots};
+    static const char *const names[] = {"q",     "k",       "v",      "beta",       "g",
+                                        "state", "lengths", "starts", "read_slots", "write_slots"};
+    for (int i = 0; i < 10; i++)
         if (in[i])
             TSR__TRY(
                 tsr__require_disjoint(c->tokens.op, name, out, names[i], in[i], in[i] == same));

@@ -275,6 +275,9 @@ static tsr_status run_scan(const tsr__delta_chunks *c, const tsr_tensor *y, uint
         .y = tsr__tokens_address(y),
         .state = tsr__tokens_address(call->params.state),
         .new_state = tsr__tokens_address(new_state),
+        .read_slots = tsr__tokens_address(call->tokens.read_slots),
+        .write_slots = tsr__tokens_address(call->tokens.write_slots),
+        .slots = (uint32_t)call->tokens.slots,
         .batch = (uint32_t)call->tokens.batch,
         .tokens = (uint32_t)call->tokens.tokens,
         .chunks = (uint32_t)c->chunks,
@@ -290,6 +293,7 @@ static tsr_status run_scan(const tsr__delta_chunks *c, const tsr_tensor *y, uint
     };
     tsr__dispatch d =
         tsr__delta_scan_dispatch(c, TSR__SHADER_DELTA_SCAN, y ? y->layout.dtype : TSR_F32);
+    d.spec[d.spec_count++] = tsr__tokens_slots(&call->tokens);
     d.push = &push;
     d.push_bytes = sizeof push;
     static const tsr__delta_array read[] = {TSR__DELTA_DECAY,   TSR__DELTA_QUERIES, TSR__DELTA_KEYS,
@@ -297,6 +301,8 @@ static tsr_status run_scan(const tsr__delta_chunks *c, const tsr_tensor *y, uint
     for (size_t i = 0; i < sizeof read / sizeof *read; i++)
         tsr__delta_read(c, &d, read[i]);
     tsr__tokens_read(&d, call->params.state);
+    tsr__tokens_read(&d, call->tokens.read_slots);
+    tsr__tokens_read(&d, call->tokens.write_slots);
     tsr__tokens_write(&d, y);
     tsr__tokens_write(&d, new_state);
     if (c->backward) {

@@ -234,14 +234,14 @@ static tsr_status check_gradients(const tsr__delta *c, gradient_work *w)
     const tsr_tensor *out[] = {g->dq, g->dk, g->dv, g->dbeta, g->dg, g->dstate};
     static const char *const names[] = {"dq", "dk", "dv", "dbeta", "dg", "dstate"};
     TSR__TRY(tsr__tokens_check(t, "dy", w->dy, c->heads, c->value_dim, 4, true, &w->dy_stride));
-    TSR__TRY(tsr__delta_check_state(c, "dnew_state", w->dnew_state));
+    TSR__TRY(tsr__delta_check_state(c, "dnew_state", t->batch, w->dnew_state));
     TSR__TRY(tsr__tokens_check(t, "dq", g->dq, c->key_heads, c->key_dim, 4, true, &w->dq_stride));
     TSR__TRY(tsr__tokens_check(t, "dk", g->dk, c->key_heads, c->key_dim, 4, true, &w->dk_stride));
     TSR__TRY(tsr__tokens_check(t, "dv", g->dv, c->heads, c->value_dim, 4, true, &w->dv_stride));
     TSR__TRY(tsr__tokens_check(t, "dbeta", g->dbeta, 0, c->heads, 3, false, &w->dbeta_stride));
     TSR__TRY(tsr__tokens_check(t, "dg", g->dg, 0, c->heads, 3, false, &w->dg_stride));
     TSR__REQUIRE(!g->dstate || c->params.state, "%s: dstate is given, but no state", t->op);
-    TSR__TRY(tsr__delta_check_state(c, "dstate", g->dstate));
+    TSR__TRY(tsr__delta_check_state(c, "dstate", t->batch, g->dstate));
     for (int i = 0; i < 6; i++) {
         if (!out[i])
             continue;
@@ -268,7 +268,9 @@ tsr_status tsr_delta_rule_grad(tsr_stream *stream, const tsr_delta_rule_grads *g
     TSR__TAKE(tsr_delta_rule_params, params);
     TSR__TAKE(tsr_delta_rule_grads, grads);
     w.grads = *grads;
-    TSR__TRY(tsr__delta_check_inputs("delta_rule_grad", stream, q, k, v, beta, g, params, &c));
+    TSR__TRY(tsr__tokens_refuse_slots("delta_rule_grad", params->read_slots, params->write_slots));
+    TSR__TRY(
+        tsr__delta_check_inputs("delta_rule_grad", stream, q, k, v, beta, g, NULL, params, &c));
     TSR__TRY(check_gradients(&c, &w));
     if (c.tokens.batch == 0)
         return TSR_OK;

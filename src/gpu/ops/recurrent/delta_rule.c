@@ -1,4 +1,6 @@
 /* The gated delta rule, and its recurrence token by token. */
+#include <string.h>
+
 #include "base/struct_size.h"
 #include "gpu/device/device.h"
 #include "gpu/internal.h"
@@ -6,7 +8,28 @@
 #include "shaders/params/delta.h"
 #include "tensor/check.h"
 
-enum { STEP_WORKGROUP = 64, RECURRENT_TOKENS = 16, ITERATIONS_OF_TOKEN = 80 };
+enum { STEP_WORKGROUP = 64, ITERATIONS_OF_TOKEN = 80 };
+
+static double bytes_of_token(const tsr_tensor *tensor)
+{
+    const tsr_layout *l = &tensor->layout;
+    return (double)(l->shape[2] * (l->ndim == 4 ? l->shape[3] : 1)) *
+           (double)tsr_dtype_size(l->dtype);
+}
+
+/* Says what a dispatch with slots reads and writes: each state once, not all slots. */
+static void count_bytes(const tsr__delta *c, const tsr_tensor *y, tsr__dispatch *d)
+{
+    const double tokens = (double)(c->tokens.batch * c->tokens.tokens),
+                 states = (double)(c->tokens.batch * c->heads * c->key_dim * c->value_dim) *
+                          sizeof(float);
+    if (!c->tokens.read_slots || !c->tokens.write_slots)
+        return;
+    d->read_bytes =
+        states + tokens * (bytes_of_token(c->q) + bytes_of_token(c->k) + bytes_of_token(c->v) +
+                           bytes_of_token(c->beta) + bytes_of_token(c->g));
+    d->written_bytes = states + tokens * bytes_of_token(y);
+}
 
 static tsr_status run_steps(const tsr__delta *c, const tsr_tensor *y, uint32_t y_stride,
                             const tsr_tensor *new_state)
@@ -21,9 +44,12 @@ static tsr_status run_steps(const tsr__delta *c, const tsr_tensor *y, uint32_t y
         .state = tsr__tokens_address(c->params.state),
         .new_state = tsr__tokens_address(new_state),
         .lengths = tsr__tokens_address(c->params.lengths),
-        .starts = tsr__tokens_address(c->params.starts),
+        .starts_or_read_slots =
+            tsr__tokens_address(c->tokens.read_slots ? c->tokens.read_slots : c->params.starts),
+        .write_slots = tsr__tokens_address(c->tokens.write_slots),
         .batch = (uint32_t)c->tokens.batch,
         .tokens = (uint32_t)c->tokens.tokens,
+        .slots = (uint32_t)c->tokens.slots,
         .q_stride = c->q_stride,
         .k_stride = c->k_stride,
         .v_stride = c->v_stride,
@@ -31,8 +57,9 @@ static tsr_status run_steps(const tsr__delta *c, const tsr_tensor *y, uint32_t y
         .g_stride = c->g_stride,
         .y_stride = y_stride,
         .scale = c->scale,
-        .epsilon = c->params.norm_epsilon,
     };
+    uint32_t epsilon_bits;
+    memcpy(&epsilon_bits, &c->params.norm_epsilon, sizeof epsilon_bits);
     const int64_t columns = STEP_WORKGROUP / (int64_t)TSR_DELTA_LANES,
                   blocks = (c->value_dim + columns - 1) / columns;
     tsr__dispatch d = tsr__delta_dispatch(c, TSR__SHADER_DELTA_STEP, STEP_WORKGROUP);
@@ -40,16 +67,26 @@ static tsr_status run_steps(const tsr__delta *c, const tsr_tensor *y, uint32_t y
     d.spec[d.spec_count++] = (uint32_t)c->k->layout.dtype;
     d.spec[d.spec_count++] = (uint32_t)c->v->layout.dtype;
     d.spec[d.spec_count++] = (uint32_t)y->layout.dtype;
-    d.spec[d.spec_count++] = c->params.norm_epsilon > 0;
+    d.spec[d.spec_count++] = epsilon_bits;
+    d.spec[d.spec_count++] = tsr__tokens_slots(&c->tokens);
     d.push = &push;
     d.push_bytes = sizeof push;
     d.work = 4.0 * (double)(c->tokens.batch * c->tokens.tokens * c->heads) *
              (double)(c->key_dim * c->value_dim);
     d.multiply_adds = d.work;
     tsr__groups_for((uint64_t)(c->tokens.batch * c->heads * blocks), 1, d.groups);
-    const tsr_tensor *in[] = {
-        c->q, c->k, c->v, c->beta, c->g, c->params.state, c->params.lengths, c->params.starts};
-    for (int i = 0; i < 8; i++)
+    count_bytes(c, y, &d);
+    const tsr_tensor *in[] = {c->q,
+                              c->k,
+                              c->v,
+                              c->beta,
+                              c->g,
+                              c->params.state,
+                              c->params.lengths,
+                              c->params.starts,
+                              c->tokens.read_slots,
+                              c->tokens.write_slots};
+    for (int i = 0; i < 10; i++)
         tsr__tokens_read(&d, in[i]);
     tsr__tokens_write(&d, y);
     tsr__tokens_write(&d, new_state);
@@ -87,9 +124,11 @@ tsr_status tsr_delta_rule(tsr_stream *stream, tsr_tensor *y, tsr_tensor *new_sta
     tsr__delta c;
     uint32_t y_stride;
     TSR__TAKE(tsr_delta_rule_params, params);
-    TSR__TRY(tsr__delta_check_inputs("delta_rule", stream, q, k, v, beta, g, params, &c));
+    TSR__TRY(
+        tsr__delta_check_inputs("delta_rule", stream, q, k, v, beta, g, new_state, params, &c));
     TSR__TRY(tsr__tokens_check(&c.tokens, "y", y, c.heads, c.value_dim, 4, true, &y_stride));
-    TSR__TRY(tsr__delta_check_state(&c, "new_state", new_state));
+    TSR__TRY(
+        tsr__delta_check_state(&c, "new_state", tsr__tokens_states(&c.tokens, true), new_state));
     TSR__TRY(tsr__delta_check_output(&c, "y", y, NULL));
     if (new_state) {
         TSR__TRY(tsr__delta_check_output(&c, "new_state", new_state, params->state));
@@ -98,11 +137,16 @@ tsr_status tsr_delta_rule(tsr_stream *stream, tsr_tensor *y, tsr_tensor *new_sta
     if (c.tokens.batch == 0)
         return TSR_OK;
     const int64_t given = params->recurrent_tokens, most = given == TSR_DELTA_CHUNKS ? 0
-                                                           : given == 0 ? RECURRENT_TOKENS
-                                                                        : given;
+                                                           : given == 0
+                                                               ? TSR__DELTA_RECURRENT_TOKENS
+                                                               : given;
     if (c.tokens.tokens <= most &&
         tsr__delta_may_iterate(&c, c.tokens.tokens * ITERATIONS_OF_TOKEN))
         return run_steps(&c, y, y_stride, new_state);
+    TSR__REQUIRE(!c.tokens.each_token,
+                 "delta_rule: write_slots is [batch,tokens], which needs a recurrence; %lld tokens "
+                 "are computed in chunks",
+                 (long long)c.tokens.tokens);
     TSR__TRY(tsr__delta_check_iterations(&c, c.key_dim * 9 / 16 + 96));
     return run_chunks(&c, y, y_stride, new_state);
 }

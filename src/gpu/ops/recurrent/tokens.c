@@ -3,6 +3,7 @@
 
 #include "gpu/memory/tensor.h"
 #include "gpu/stream/require.h"
+#include "shaders/params/slots.h"
 #include "tensor/check.h"
 
 enum { MOST_STRIDE = INT32_MAX / 4 };
@@ -74,6 +75,57 @@ tsr_status tsr__tokens_check_documents(const tsr__tokens *t, const tsr_tensor *l
     if (starts)
         TSR__TRY(check_integers(t, "starts", starts, 2, shape));
     TSR__REQUIRE(!starts || !state, "%s: packed rows (starts) cannot continue a state", t->op);
+    return TSR_OK;
+}
+
+static int64_t first_dim(const tsr_tensor *tensor)
+{
+    return tensor->layout.ndim > 0 ? tensor->layout.shape[0] : 0;
+}
+
+tsr_status tsr__tokens_take_slots(tsr__tokens *t, const tsr_tensor *read_slots,
+                                  const tsr_tensor *write_slots, const tsr_tensor *state,
+                                  const tsr_tensor *new_state, int64_t rows)
+{
+    if (read_slots) {
+        TSR__REQUIRE(state, "%s: read_slots is given, but no state", t->op);
+        TSR__TRY(check_integers(t, "read_slots", read_slots, 1, &t->batch));
+        t->slots = first_dim(state);
+    }
+    if (write_slots) {
+        TSR__REQUIRE(new_state, "%s: write_slots is given, but no new_state", t->op);
+        const int64_t shape[2] = {t->batch, t->tokens};
+        t->each_token = write_slots->layout.ndim == 2;
+        TSR__TRY(check_integers(t, "write_slots", write_slots, t->each_token ? 2 : 1, shape));
+        TSR__REQUIRE(!read_slots || first_dim(new_state) == t->slots,
+                     "%s: state has %lld slots and new_state %lld; equally many are needed", t->op,
+                     (long long)t->slots, (long long)first_dim(new_state));
+        t->slots = first_dim(new_state);
+    }
+    TSR__REQUIRE(rows == 0 || t->slots <= INT32_MAX / rows,
+                 "%s: %lld slots of %lld rows; at most 2^31 - 1 rows are possible", t->op,
+                 (long long)t->slots, (long long)rows);
+    t->read_slots = read_slots;
+    t->write_slots = write_slots;
+    return TSR_OK;
+}
+
+int64_t tsr__tokens_states(const tsr__tokens *t, bool new_state)
+{
+    return (new_state ? t->write_slots : t->read_slots) ? t->slots : t->batch;
+}
+
+uint32_t tsr__tokens_slots(const tsr__tokens *t)
+{
+    return (t->read_slots ? TSR_SLOTS_READ : 0) | (t->write_slots ? TSR_SLOTS_WRITE : 0) |
+           (t->each_token ? TSR_SLOTS_EACH_TOKEN : 0);
+}
+
+tsr_status tsr__tokens_refuse_slots(const char *op, const tsr_tensor *read_slots,
+                                    const tsr_tensor *write_slots)
+{
+    TSR__REQUIRE(!read_slots && !write_slots, "%s: gradients cannot be computed with %s", op,
+                 read_slots ? "read_slots" : "write_slots");
     return TSR_OK;
 }
 
