@@ -1300,6 +1300,10 @@ typedef struct tsr_kv_cache_params {
     int64_t pages;
     int sequences;
     const int64_t *layer_kv_heads, *layer_head_dims;
+    const int64_t *layer_conv_floats, *layer_state_floats;
+    int kept_tokens, kept_sequences;
+    int64_t snapshot_tokens;
+    int snapshots;
 } tsr_kv_cache_params;
 TSR_API tsr_status tsr_kv_cache_create(const tsr_kv_cache_params *params,
                                                      tsr_kv_cache **out);
@@ -1307,6 +1311,7 @@ TSR_API void tsr_kv_cache_destroy(tsr_kv_cache **cache);
 TSR_API tsr_status tsr_kv_cache_add(tsr_kv_cache *cache, int source, int *out);
 TSR_API tsr_status tsr_kv_cache_truncate(tsr_kv_cache *cache, int sequence,
                                                        int64_t length);
+TSR_API int64_t tsr_kv_cache_restorable(const tsr_kv_cache *cache, int sequence, int64_t length);
 TSR_API tsr_status tsr_kv_cache_remove(tsr_kv_cache *cache, int sequence);
 TSR_API int64_t tsr_kv_cache_length(const tsr_kv_cache *cache, int sequence);
 TSR_API int64_t tsr_kv_cache_free_pages(const tsr_kv_cache *cache);
@@ -1625,7 +1630,8 @@ typedef struct tsr_model_rank_plan {
     size_t struct_size;
     int64_t heads, kv_heads, hidden, vocabulary;
     uint64_t embedding_bytes;
-    uint64_t attention_bytes, mlp_bytes, norm_bytes;
+    uint64_t attention_bytes;
+    uint64_t mlp_bytes, norm_bytes;
     uint64_t head_bytes;
     uint64_t weight_bytes;
     uint64_t cache_bytes;
@@ -1637,6 +1643,7 @@ typedef struct tsr_model_rank_plan {
     int64_t experts, expert_hidden;
     uint64_t expert_bytes;
     uint64_t host_bytes, host_token_bytes;
+    uint64_t state_bytes;
 } tsr_model_rank_plan;
 typedef struct tsr_model_fit {
     size_t struct_size;
@@ -2610,6 +2617,7 @@ typedef struct tsr_causal_conv_params {
     const tsr_tensor *lengths, *starts;
    _Bool 
         silu;
+    const tsr_tensor *read_slots, *write_slots;
 } tsr_causal_conv_params;
 TSR_API tsr_status tsr_causal_conv(tsr_stream *stream, tsr_tensor *y,
                                                  tsr_tensor *new_state, const tsr_tensor *x,
@@ -2637,6 +2645,7 @@ typedef struct tsr_delta_rule_params {
    _Bool 
         tiled_heads;
     int64_t recurrent_tokens;
+    const tsr_tensor *read_slots, *write_slots;
 } tsr_delta_rule_params;
 TSR_API tsr_status tsr_delta_rule(tsr_stream *stream, tsr_tensor *y,
                                                 tsr_tensor *new_state, const tsr_tensor *q,
