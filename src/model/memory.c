@@ -8,10 +8,10 @@
 
 /* Allocating --------------------------------------------------------------------------------- */
 
-#define MAX_JOINT 3
+#define MAX_JOINT 6
 
 /* Parameters of a layer that follow each other in one tensor, so that one product can read them:
- * queries, keys and values, or gate and up. */
+ * queries, keys and values, or gate and up, or the projections of a delta net. */
 typedef struct joint {
     char name[TSR__STACK_NAME]; /* of the first, in weights.h */
     int count;

@@ -1,5 +1,5 @@
-/* The products and gradients of column blocks. If the blocks' tensors follow each other in memory,
- * one product computes all of them. */
+/* The products and gradients of column blocks. One product computes blocks whose tensors follow
+ * each other in memory. */
 #include "parallel/layers/linear.h"
 
 #include "gpu/internal.h"
@@ -22,65 +22,67 @@ static tsr_tensor **memory_of(const tsr__column_linear *column, int block,
     return grad ? &seen->grad : &seen->tensor;
 }
 
-/* If the tensors of all blocks follow each other in one buffer, creates a view of all of them.
- * Otherwise sets *out to NULL. The buffer may be the layer's, an FSDP model's or the caller's. */
-static tsr_status join_tensors(const tsr__column_linear *column, tsr__temps *temps,
-                               tsr__weight_or_bias which, bool grad, tsr_tensor **out)
+/* Returns how many blocks, from `first` on, have tensors that follow each other in one buffer, at
+ * least 1. The buffer may be the layer's, an FSDP model's or the caller's. */
+static int run_of(const tsr__column_linear *column, int first, tsr__weight_or_bias which, bool grad)
 {
-    *out = NULL;
-    const tsr_tensor *first = *memory_of(column, 0, which, grad);
-    if (!first || !tsr_layout_is_contiguous(tsr_tensor_layout(first)))
-        return TSR_OK;
-    tsr_layout joint = *tsr_tensor_layout(first), next = joint;
-    joint.shape[0] = 0;
-    for (int i = 0; i < column->block_count; i++) {
-        const tsr_tensor *tensor = *memory_of(column, i, which, grad);
-        next.shape[0] = tsr__block_rows(&column->block[i]);
+    const tsr_tensor *start = *memory_of(column, first, which, grad);
+    int end = first;
+    if (!start || !tsr_layout_is_contiguous(tsr_tensor_layout(start)))
+        return 1;
+    tsr_layout next = *tsr_tensor_layout(start);
+    for (; end < column->block_count; end++) {
+        const tsr_tensor *tensor = *memory_of(column, end, which, grad);
+        next.shape[0] = tsr__block_rows(&column->block[end]);
         if (!tensor || tsr_tensor_layout(tensor)->dtype != next.dtype ||
-            !tsr__tensor_is_view(tensor, first, &next))
-            return TSR_OK;
-        joint.shape[0] += next.shape[0];
+            !tsr__tensor_is_view(tensor, start, &next))
+            break;
         next.offset += next.shape[0] * next.strides[0];
     }
-    TSR__TRY(tsr_tensor_view(first, &joint, out));
+    return end > first ? end - first : 1;
+}
+
+/* Creates a view of the tensors of `count` blocks, which follow each other. */
+static tsr_status join_tensors(const tsr__column_linear *column, tsr__temps *temps, int first,
+                               int count, tsr__weight_or_bias which, bool grad, tsr_tensor **out)
+{
+    const tsr_tensor *start = *memory_of(column, first, which, grad);
+    tsr_layout joint = *tsr_tensor_layout(start);
+    joint.shape[0] = 0;
+    for (int i = first; i < first + count; i++)
+        joint.shape[0] += tsr__block_rows(&column->block[i]);
+    TSR__TRY(tsr_tensor_view(start, &joint, out));
     return tsr__temp_keep(temps, *out);
 }
 
-/* Returns whether this rank computes all rows of the parameters that it keeps. If so, a view of all
- * blocks contains no other rows. */
-static bool computes_all_rows(const tsr__column_linear *column)
+/* Returns whether this rank computes all rows of a block's parameters that it keeps. */
+static bool computes_all_rows(const tsr__column_block *block)
 {
-    for (int i = 0; i < column->block_count; i++)
-        if (tsr__block_rows(&column->block[i]) != column->block[i].division.length)
-            return false;
-    return column->features > 0;
+    return tsr__block_rows(block) == block->division.length;
 }
 
 /* Products ----------------------------------------------------------------------------------- */
 
-tsr_status tsr__column_products_find(tsr__column_linear *column, tsr__temps *temps,
-                                     tsr__column_products *out)
+/* Returns how many blocks, from `first` on, one product computes. A view of their tensors contains
+ * no rows that this rank does not compute. */
+static int blocks_of_product(const tsr__column_linear *column, int first)
 {
-    const bool has_bias = column->linear.has_bias;
-    tsr_tensor *weight = NULL, *bias = NULL;
-    *out = (tsr__column_products){.count = column->block_count};
-    if (column->block_count > 1 && computes_all_rows(column))
-        TSR__TRY(join_tensors(column, temps, TSR__WEIGHT, false, &weight));
-    if (weight && has_bias)
-        TSR__TRY(join_tensors(column, temps, TSR__BIAS, false, &bias));
-    if (weight && (bias || !has_bias))
-        *out = (tsr__column_products){1, {weight, bias, 0, column->features}};
-    return TSR_OK;
+    int count = run_of(column, first, TSR__WEIGHT, false), computed = 0;
+    if (column->features == 0)
+        return 1;
+    if (column->linear.has_bias) {
+        const int biases = run_of(column, first, TSR__BIAS, false);
+        count = biases < count ? biases : count;
+    }
+    while (computed < count && computes_all_rows(&column->block[first + computed]))
+        computed++;
+    return computed > 1 ? computed : 1;
 }
 
-tsr_status tsr__column_products_get(tsr__column_linear *column, tsr__temps *temps,
-                                    const tsr__column_products *products, int index,
-                                    tsr__column_product *out)
+/* Gets the product of one block. */
+static tsr_status product_of_block(const tsr__column_linear *column, tsr__temps *temps, int index,
+                                   tsr__column_product *out)
 {
-    if (products->joint.weight) {
-        *out = products->joint;
-        return TSR_OK;
-    }
     const tsr__column_block *block = &column->block[index];
     const tsr__division *own = &block->division;
     tsr_tensor *weight = *memory_of(column, index, TSR__WEIGHT, false);
@@ -91,6 +93,34 @@ tsr_status tsr__column_products_get(tsr__column_linear *column, tsr__temps *temp
             TSR__TRY(tsr__temp_slice(temps, bias, 0, own->first, own->length, &bias));
     }
     *out = (tsr__column_product){weight, bias, block->start, own->length};
+    return TSR_OK;
+}
+
+/* Gets the product of several blocks. */
+static tsr_status product_of_run(const tsr__column_linear *column, tsr__temps *temps, int first,
+                                 int count, tsr__column_product *out)
+{
+    const tsr__column_block *last = &column->block[first + count - 1];
+    tsr_tensor *weight, *bias = NULL;
+    TSR__TRY(join_tensors(column, temps, first, count, TSR__WEIGHT, false, &weight));
+    if (column->linear.has_bias)
+        TSR__TRY(join_tensors(column, temps, first, count, TSR__BIAS, false, &bias));
+    const int64_t start = column->block[first].start;
+    *out = (tsr__column_product){weight, bias, start, last->start + last->division.length - start};
+    return TSR_OK;
+}
+
+tsr_status tsr__column_products_find(tsr__column_linear *column, tsr__temps *temps,
+                                     tsr__column_products *out)
+{
+    *out = (tsr__column_products){0};
+    for (int first = 0; first < column->block_count;) {
+        const int count = blocks_of_product(column, first);
+        tsr__column_product *product = &out->product[out->count++];
+        TSR__TRY(count == 1 ? product_of_block(column, temps, first, product)
+                            : product_of_run(column, temps, first, count, product));
+        first += count;
+    }
     return TSR_OK;
 }
 
@@ -150,15 +180,17 @@ static bool same_grad_empty(const tsr__column_linear *column, tsr__weight_or_bia
 static tsr_status find_joint_grad(tsr__column_linear *column, tsr__temps *temps,
                                   tsr__weight_or_bias which, tsr_tensor **joint)
 {
+    const int count = column->block_count;
     *joint = NULL;
-    if (column->block_count == 1 || !computes_all_rows(column))
+    if (count == 1 || column->features == 0)
         return TSR_OK;
-    for (int i = 0; i < column->block_count; i++)
-        if (column->block[i].replicated)
+    for (int i = 0; i < count; i++)
+        if (column->block[i].replicated || !computes_all_rows(&column->block[i]))
             return TSR_OK;
     TSR__TRY(need_joint_grad(column, temps, which));
-    return same_grad_empty(column, which) ? join_tensors(column, temps, which, true, joint)
-                                          : TSR_OK;
+    return same_grad_empty(column, which) && run_of(column, 0, which, true) == count
+               ? join_tensors(column, temps, 0, count, which, true, joint)
+               : TSR_OK;
 }
 
 /* Adds the gradient of the weight or bias of a block, which is not replicated. */

@@ -84,9 +84,8 @@ static tsr_status column_multiply(tsr__column_linear *column, tsr__temps *temps,
     TSR__TRY(tsr__temp_flatten(temps, x, &x2));
     TSR__TRY(tsr__temp_flatten(temps, y, &y2));
     for (int i = 0; i < products.count; i++) {
-        tsr__column_product product;
+        const tsr__column_product product = products.product[i];
         tsr_tensor *columns;
-        TSR__TRY(tsr__column_products_get(column, temps, &products, i, &product));
         TSR__TRY(tsr__temp_slice(temps, y2, 1, product.start, product.length, &columns));
         TSR__TRY(tsr_matmul(
             layer->stream, columns, x2, product.weight,
@@ -155,7 +154,6 @@ static tsr_status forward_gated(tsr__column_linear *column, tsr__temps *temps, c
 {
     const tsr_layer *layer = &column->linear.base;
     tsr__column_products products;
-    tsr__column_product product;
     tsr_tensor *local, *x2, *y2;
     bool recorded = false;
     *y = NULL;
@@ -164,7 +162,7 @@ static tsr_status forward_gated(tsr__column_linear *column, tsr__temps *temps, c
     if (column->block_count != 2 || products.count != 1 || gathers_input(column) ||
         gathers_output(column) || tsr__layer_is_adapted(layer))
         return TSR_OK;
-    TSR__TRY(tsr__column_products_get(column, temps, &products, 0, &product));
+    const tsr__column_product product = products.product[0];
     TSR__TRY(
         tsr__temp_like(temps, x, tsr_tensor_layout(x)->dtype, -1, column->features / 2, &local));
     TSR__TRY(tsr__temp_flatten(temps, x, &x2));
@@ -195,9 +193,8 @@ static tsr_status multiply_normed(tsr__column_linear *column, tsr__temps *temps,
     *recorded = true;
     for (int i = 0; *recorded && i < products->count; i++) {
         tsr__matmul_fusion fusion = *common;
-        tsr__column_product product;
+        const tsr__column_product product = products->product[i];
         tsr_tensor *columns;
-        TSR__TRY(tsr__column_products_get(column, temps, products, i, &product));
         TSR__TRY(tsr__temp_slice(temps, y2, 1, product.start,
                                  common->gated ? product.length / 2 : product.length, &columns));
         fusion.bias = product.bias;
@@ -258,7 +255,6 @@ static tsr_status forward_sloped(tsr__column_linear *column, tsr__temps *temps, 
 {
     tsr_stream *stream = column->linear.base.stream;
     tsr__column_products products;
-    tsr__column_product product;
     tsr_tensor *local, *derivative, *x2, *y2, *slope2;
     bool recorded = false;
     *slope = *y = NULL;
@@ -270,7 +266,7 @@ static tsr_status forward_sloped(tsr__column_linear *column, tsr__temps *temps, 
     const tsr_dtype dtype = tsr_tensor_layout(x)->dtype;
     if (!tsr__matmul_may_fuse(stream, dtype))
         return TSR_OK;
-    TSR__TRY(tsr__column_products_get(column, temps, &products, 0, &product));
+    const tsr__column_product product = products.product[0];
     TSR__TRY(tsr__temp_like(temps, x, dtype, -1, column->features, &local));
     TSR__TRY(tsr__temp_like(temps, x, dtype, -1, column->features, &derivative));
     TSR__TRY(tsr__temp_flatten(temps, x, &x2));
@@ -327,10 +323,9 @@ static tsr_status column_multiply_back(tsr__column_linear *column, tsr__temps *t
     tsr__column_products products;
     TSR__TRY(tsr__column_products_find(column, temps, &products));
     for (int i = 0; i < products.count; i++) {
-        tsr__column_product product;
+        const tsr__column_product product = products.product[i];
         const tsr_tensor *weight;
         tsr_tensor *columns;
-        TSR__TRY(tsr__column_products_get(column, temps, &products, i, &product));
         TSR__TRY(tsr__weight_floats(&column->linear, temps, product.weight, &weight));
         TSR__TRY(tsr__temp_slice(temps, dy2, 1, product.start, product.length, &columns));
         TSR__TRY(tsr_matmul(column->linear.base.stream, dx2, columns, weight,

@@ -11,6 +11,7 @@
 #include "parallel/layers/layer.h"
 
 #define TSR__MAX_OVERLAP_CHUNKS 16
+#define TSR__MAX_COLUMN_BLOCKS 6 /* of a column-parallel layer */
 
 /* The fields that column- and row-parallel layers share. */
 typedef struct tsr__linear {
@@ -132,25 +133,22 @@ static inline int64_t tsr__block_rows(const tsr__column_block *block)
     return block->replicated ? block->output_size : block->division.length;
 }
 
-/* The product of one block or of all blocks: its weight, its bias, and its range of features in y.
+/* The product of one block or of several blocks: its weight, its bias, and its range of features in
+ * y.
  */
 typedef struct tsr__column_product {
     const tsr_tensor *weight, *bias;
     int64_t start, length;
 } tsr__column_product;
-/* The products that compute a layer: `count` is 1 if one product computes all blocks, otherwise the
- * number of blocks. */
+/* The products that compute a layer: one for each run of column blocks whose tensors follow each
+ * other in memory. */
 typedef struct tsr__column_products {
     int count;
-    tsr__column_product joint; /* if one product computes several blocks; otherwise all NULL */
+    tsr__column_product product[TSR__MAX_COLUMN_BLOCKS];
 } tsr__column_products;
 /* Finds the products of a layer, whose parameters must all have memory. */
 tsr_status tsr__column_products_find(tsr__column_linear *column, tsr__temps *temps,
                                      tsr__column_products *out) TSR_NODISCARD;
-/* Gets product `index`, 0 … count − 1. */
-tsr_status tsr__column_products_get(tsr__column_linear *column, tsr__temps *temps,
-                                    const tsr__column_products *products, int index,
-                                    tsr__column_product *out) TSR_NODISCARD;
 /* Adds the gradients of all parameters, computed from dy2 [m,features] and x2 [m,input_size]. */
 tsr_status tsr__column_add_grads(tsr__column_linear *column, tsr__temps *temps,
                                  const tsr_tensor *dy2, const tsr_tensor *x2) TSR_NODISCARD;
