@@ -57,12 +57,13 @@ TSR_API TSR_NODISCARD tsr_status tsr_norm_create(const tsr_norm_params *params, 
  *           as `qk_norm` says
  *    q, k = rotated by tsr_rope_apply at the tokens' positions 0, 1, …, if `rope` is set
  *    q = q · (1 + temperature · log(1 + ⌊position / temperature_length⌋)), if `temperature` is set
- *    y = tsr_attention(q, k, v) · "o.weight"ᵀ + "o.bias"; with "sinks" [heads], one number for each
- *        query head, if `sinks` is set
+ *    y = tsr_attention(q, k, v); with "sinks" [heads], one number for each query head, if `sinks`
+ * is set y = y · σ(gate), with gate = x · wᵀ + bias, "gate" [heads · head_dim], if `output_gate` is
+ * set y = y · "o.weight"ᵀ + "o.bias"
  *
- * x and y are [.., tokens, size]. q, k and v are computed in one column-parallel product, which
- * gives each rank complete heads. The output product is row-parallel. A forward pass needs one
- * all-reduce, and so does a backward pass; with `sequence` they need all-gathers and
+ * x and y are [.., tokens, size]. q, k, v and gate are computed in one column-parallel product,
+ * which gives each rank complete heads. The output product is row-parallel. A forward pass needs
+ * one all-reduce, and so does a backward pass; with `sequence` they need all-gathers and
  * reduce-scatters instead, as in an MLP. Head h reads key and value head h · kv_heads / heads.
  * Source: Shoeybi et al., "Megatron-LM" (2019).
  *
@@ -92,7 +93,7 @@ typedef struct tsr_self_attention_params {
     int64_t size;                /* the size of the last dimension of x and y */
     int64_t heads, kv_heads;     /* kv_heads divides heads; 0: heads */
     int64_t head_dim;            /* at most TSR_MAX_HEAD_DIM; 0: size / heads */
-    bool bias;                   /* q, k and v have a bias */
+    bool bias;                   /* q, k, v and gate have a bias */
     bool output_bias;            /* o has a bias */
     const tsr_rope_params *rope; /* NULL: none. Read during the call */
     tsr_qk_norm qk_norm;
@@ -118,6 +119,7 @@ typedef struct tsr_self_attention_params {
     bool deferred;
     float temperature;          /* 0: none */
     int64_t temperature_length; /* in positions, at least 1; unused without temperature */
+    bool output_gate;           /* see above */
 } tsr_self_attention_params;
 #define tsr_self_attention_params(...)                                                             \
     (&(tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params), __VA_ARGS__})

@@ -386,7 +386,8 @@ CASE(attention_few_heads, "self-attention with fewer heads than ranks: some rank
         false, 7);
 }
 
-CASE(attention_sinks, "self-attention with sinks: a rank has those of its heads, or none")
+CASE(attention_sinks,
+     "self-attention with sinks and a gate: a rank has those of its heads, or none")
 {
     tsr_self_attention_params p = {
         .struct_size = sizeof p,
@@ -395,6 +396,7 @@ CASE(attention_sinks, "self-attention with sinks: a rank has those of its heads,
         .kv_heads = 3,
         .head_dim = 4,
         .sinks = true,
+        .output_gate = true,
         .rope = &halves,
         .window = 3,
         .partition = tsr_partition_params(.kind = TSR_PARTITION_UNEVEN),
@@ -411,6 +413,7 @@ CASE(attention_sinks, "self-attention with sinks: a rank has those of its heads,
     run_attention(p, false, 22);
     p.heads = 8;
     p.kv_heads = 4;
+    p.bias = true;
     p.partition = tsr_partition_params(.kind = TSR_PARTITION_WEIGHTED, .rates = rates);
     p.overlap_parts = 2;
     run_attention(p, false, 23);

@@ -129,9 +129,12 @@ static double *attention(const host_model *m, const tsr_self_attention_params *p
     for (int64_t b = 0; b < m->batch; b++)
         for (int64_t h = 0; h < p->heads; h++)
             attend_head(m, p, b, h, q, k, v, heads);
+    double *gate = p->output_gate ? linear(m, "attention.gate", x, m->size, p->heads * d) : NULL;
+    for (int64_t i = 0; gate && i < m->batch * m->tokens * p->heads * d; i++)
+        heads[i] /= 1 + exp(-gate[i]);
     double *y = linear(m, "o", heads, p->heads * d, m->size);
-    double *all[] = {q, k, v, heads};
-    for (int i = 0; i < 4; i++)
+    double *all[] = {q, k, v, gate, heads};
+    for (int i = 0; i < 5; i++)
         free(all[i]);
     return y;
 }
@@ -224,7 +227,7 @@ static double *delta_net(const host_model *m, const tsr_delta_net_params *p, con
 static double *mlp(const host_model *m, const tsr_mlp_params *p, const double *x)
 {
     const int64_t count = m->batch * m->tokens * p->hidden_size;
-    double *gate = p->gated ? linear(m, "gate", x, m->size, p->hidden_size) : NULL;
+    double *gate = p->gated ? linear(m, "mlp.gate", x, m->size, p->hidden_size) : NULL;
     double *up = linear(m, "up", x, m->size, p->hidden_size);
     for (int64_t i = 0; i < count; i++)
         up[i] = gate ? reference_activation(p->activation, gate[i]) * up[i]

@@ -21,10 +21,11 @@ static tsr_block_params small_block(int64_t heads, int64_t kv_heads)
                                        .init = &inits[1],
                                        .partition = &uneven,
                                        .bias = true};
-    attention = *tsr_self_attention_params(.heads = heads, .kv_heads = kv_heads, .head_dim = 4,
-                                           .qk_norm = TSR_QK_NORM_HEADS, .sinks = true,
-                                           .rope = &turned, .init = &inits[0], .partition = &uneven,
-                                           .bias = true, .output_bias = true, .causal = true);
+    attention =
+        *tsr_self_attention_params(.heads = heads, .kv_heads = kv_heads, .head_dim = 4,
+                                   .qk_norm = TSR_QK_NORM_HEADS, .sinks = true, .output_gate = true,
+                                   .rope = &turned, .init = &inits[0], .partition = &uneven,
+                                   .bias = true, .output_bias = true, .causal = true);
     return *tsr_block_params(.name = "h.0", .size = 4 * heads, .norm = &norm,
                              .attention = &attention, .mlp = &mlp);
 }

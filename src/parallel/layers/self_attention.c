@@ -82,6 +82,39 @@ static tsr_status attend_heads(tsr__attention *a, tsr__temps *temps, const tsr_t
     return tsr_attention(a->base.stream, view, lse ? *lse : NULL, in->q, in->k, in->v, &params);
 }
 
+/* Makes a view [batch, tokens, heads, head_dim] of a view of heads. */
+static tsr_status by_tokens(tsr__temps *temps, const tsr_tensor *heads, tsr_tensor **out)
+{
+    return tsr__temp_transpose(temps, heads, 1, 2, out);
+}
+
+/* y = x · σ(gate) for x and y [.., tokens, heads · head_dim]. y may be x. */
+static tsr_status apply_gate(const tsr__attention *a, tsr__temps *temps, const tsr_tensor *gate,
+                             const tsr_tensor *x, const tsr_tensor *y)
+{
+    tsr_tensor *from, *to, *factor;
+    TSR__TRY(tsr__by_heads(a, temps, x, &from));
+    TSR__TRY(tsr__by_heads(a, temps, y, &to));
+    TSR__TRY(by_tokens(temps, from, &from));
+    TSR__TRY(by_tokens(temps, to, &to));
+    TSR__TRY(by_tokens(temps, gate, &factor));
+    return tsr__gated_heads(a->base.stream, to, from, factor, NULL, 0);
+}
+
+/* Multiplies the heads' results by the gate, if there is one: in their place, or, if `keep` is
+ * true, to new memory. */
+static tsr_status gate_heads(const tsr__attention *a, tsr__temps *temps, const tsr__qkv_heads *in,
+                             bool keep, tsr_tensor *heads, tsr_tensor **out)
+{
+    const tsr_layout *layout = tsr_tensor_layout(heads);
+    *out = heads;
+    if (!a->output_gate || a->heads.count == 0)
+        return TSR_OK;
+    if (keep)
+        TSR__TRY(tsr__temp_new(temps, layout->dtype, layout->ndim, layout->shape, out));
+    return apply_gate(a, temps, in->gate, heads, *out);
+}
+
 static tsr_status check_input(const tsr__attention *a, const tsr_tensor *x)
 {
     TSR__TRY(tsr__layer_check_input(&a->base, "x", x));
@@ -95,7 +128,7 @@ static tsr_status attention_forward_with(tsr__attention *a, tsr__temps *temps, c
                                          tsr_tensor **y)
 {
     tsr_layer *layer = &a->base;
-    tsr_tensor *qkv = NULL, *heads, *positions = NULL, *lse, *normalised, *inverse_rms;
+    tsr_tensor *qkv = NULL, *heads, *gated, *positions = NULL, *lse, *normalised, *inverse_rms;
     tsr__qkv_heads in = {0};
     TSR__TRY(check_input(a, x));
     TSR__TRY(tsr_layer_forward(layer->child[TSR__ATTENTION_QKV], x,
@@ -111,13 +144,16 @@ static tsr_status attention_forward_with(tsr__attention *a, tsr__temps *temps, c
     if (a->rope && a->heads.count > 0)
         TSR__TRY(tsr_rope_apply(layer->stream, a->rope, in.qk, in.qk, positions));
     TSR__TRY(attend_heads(a, temps, qkv, &in, saved ? &lse : NULL, &heads));
-    TSR__TRY(tsr__layer_forward_added(layer->child[TSR__ATTENTION_OUTPUT], heads, NULL, added,
+    TSR__TRY(gate_heads(a, temps, &in, saved != NULL, heads, &gated));
+    TSR__TRY(tsr__layer_forward_added(layer->child[TSR__ATTENTION_OUTPUT], gated, NULL, added,
                                       saved ? &saved->child[TSR__ATTENTION_OUTPUT] : NULL, y));
     if (!saved)
         return TSR_OK;
     TSR__TRY(tsr__documents_keep(a->documents, saved));
     saved->hidden = tsr__temp_take(temps, qkv);
     saved->lse = tsr__temp_take(temps, lse);
+    if (gated != heads)
+        saved->heads = tsr__temp_take(temps, heads);
     if (normalised)
         saved->normalised = tsr__temp_take(temps, normalised);
     if (inverse_rms)
@@ -199,6 +235,7 @@ static tsr_status attention_forward_cached_with(tsr__attention *a, tsr__temps *t
         TSR__TRY(tsr__by_heads(a, temps, heads, &view));
         TSR__TRY(tsr__kv_cache_append_and_attend(cached->cache, cached->layer, a->rope, view, in.q,
                                                  in.k, in.v, &params));
+        TSR__TRY(gate_heads(a, temps, &in, false, heads, &heads));
     }
     if (narrow != dtype)
         return tsr__row_forward_as(layer->child[TSR__ATTENTION_OUTPUT], heads, dtype, added, y);
@@ -242,13 +279,33 @@ static tsr_status new_sink_grads(const tsr__attention *a, tsr__temps *temps, tsr
     return tsr__temp_reshape(temps, *row, 1, &shape[1], out);
 }
 
+/* Computes the gradient of the gate, to d->gate, and *dattended, that of the heads' results before
+ * the gate. */
+static tsr_status gate_grad(const tsr__attention *a, tsr__temps *temps,
+                            const tsr_layer_saved *saved, const tsr_tensor *dheads,
+                            const tsr__qkv_heads *in, const tsr__qkv_heads *d,
+                            tsr_tensor **dattended)
+{
+    const tsr_layout *layout = tsr_tensor_layout(dheads);
+    tsr_stream *stream = a->base.stream;
+    tsr_tensor *product, *by_heads;
+    TSR__TRY(tsr__temp_new(temps, TSR_F32, layout->ndim, layout->shape, &product));
+    TSR__TRY(tsr_binary(stream, product, dheads, saved->heads, TSR_BINARY_MUL));
+    TSR__TRY(tsr__by_heads(a, temps, product, &by_heads));
+    TSR__TRY(tsr_unary_grad(stream, d->gate, in->gate, by_heads, TSR_UNARY_SIGMOID));
+    TSR__TRY(tsr__temp_new(temps, layout->dtype, layout->ndim, layout->shape, dattended));
+    return apply_gate(a, temps, in->gate, dheads, *dattended);
+}
+
 /* Computes the gradient of attention: *dqkv, with the shape of qkv, [.., tokens, features]. */
 static tsr_status attend_heads_grad(tsr__attention *a, tsr__temps *temps,
                                     const tsr_layer_saved *saved, const tsr_tensor *dheads,
                                     tsr_tensor **dqkv)
 {
     const tsr_layout *layout = tsr_tensor_layout(saved->hidden);
-    tsr_tensor *heads_view, *dheads_view, *dy, *y, *positions, *sink_grads = NULL;
+    tsr_tensor *heads_view, *dheads_view, *dy, *y, *dattended, *positions, *sink_grads = NULL;
+    const tsr_tensor *attended =
+        a->output_gate ? saved->heads : saved->child[TSR__ATTENTION_OUTPUT]->x;
     tsr__qkv_heads in = {0}, d = {0};
     const bool trains_sinks = a->sinks && !a->base.frozen;
     TSR__TRY(tsr__temp_new(temps, layout->dtype, layout->ndim, layout->shape, dqkv));
@@ -263,11 +320,16 @@ static tsr_status attend_heads_grad(tsr__attention *a, tsr__temps *temps,
             TSR__TRY(tsr__by_heads(a, temps, saved->normalised, &heads_view));
             TSR__TRY(tsr__split_heads(a, temps, heads_view, &in));
             in.v = raw.v;
+            in.gate = raw.gate;
         }
         TSR__TRY(tsr__by_heads(a, temps, *dqkv, &dheads_view));
         TSR__TRY(tsr__split_heads(a, temps, dheads_view, &d));
+        if (a->output_gate) {
+            TSR__TRY(gate_grad(a, temps, saved, dheads, &in, &d, &dattended));
+            dheads = dattended;
+        }
         TSR__TRY(tsr__by_heads(a, temps, dheads, &dy));
-        TSR__TRY(tsr__by_heads(a, temps, saved->child[TSR__ATTENTION_OUTPUT]->x, &y));
+        TSR__TRY(tsr__by_heads(a, temps, attended, &y));
         TSR__TRY(tsr_attention_grad(a->base.stream, d.q, d.k, d.v, dy, y, saved->lse, in.q, in.k,
                                     in.v, &params));
         if (a->rope) {

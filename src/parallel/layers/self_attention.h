@@ -22,7 +22,7 @@ typedef struct tsr__attention {
     int32_t *kv_head;    /* [heads.count]: the index of the kv head that each head reads */
     bool regular;        /* kv_head is the default of tsr_attention, so it is not passed */
     int64_t *head_sizes; /* [ranks]: how many heads each rank has; NULL: there are no sinks */
-    bool causal, sinks;
+    bool causal, sinks, output_gate;
     tsr_qk_norm qk_norm;
     /* TSR_QK_NORM_WHOLE: the features of q and of k on all ranks; those kv heads of this rank,
      * counted from its first, that it counts in sums over all ranks, because several ranks may have
@@ -46,10 +46,11 @@ extern const tsr__layer_type tsr__self_attention_type;
 enum { TSR__Q_NORM, TSR__K_NORM };
 
 /* Views of the query, key and value heads in a tensor [batch, heads + 2 · kv_heads, tokens,
- * head_dim]. */
+ * head_dim], which has another `heads` of gates if attention has a gate. */
 typedef struct tsr__qkv_heads {
     tsr_tensor *q, *k, *v;
-    tsr_tensor *qk; /* the heads of q and k together */
+    tsr_tensor *qk;   /* the heads of q and k together */
+    tsr_tensor *gate; /* or NULL */
 } tsr__qkv_heads;
 
 /* self_attention.c */

@@ -181,8 +181,11 @@ static tsr_status create_input(tsr__attention *a, const head_plan *p)
     };
     tsr__column_block v = k;
     v.name = "v";
+    tsr__column_block gate = q;
+    gate.name = "gate";
     tsr_layer *child;
-    TSR__TRY(tsr__column_create(&linear, 3, (tsr__column_block[]){q, k, v}, &child));
+    TSR__TRY(tsr__column_create(&linear, a->output_gate ? 4 : 3,
+                                (tsr__column_block[]){q, k, v, gate}, &child));
     return tsr__layer_add_child(&a->base, child);
 }
 
@@ -306,6 +309,7 @@ static tsr_status init_attention(tsr__attention *a, head_plan *p)
     TSR__TRY(check_attention_params(layer, p));
     TSR__TRY(divide_heads(a, p));
     a->causal = p->params.causal;
+    a->output_gate = p->params.output_gate;
     a->window = p->params.window;
     a->temperature = p->params.temperature;
     a->temperature_length = p->params.temperature_length;

@@ -22,9 +22,10 @@ tsr_status tsr__split_heads(const tsr__attention *a, tsr__temps *temps,
     TSR__TRY(tsr__temp_slice(temps, heads_view, 1, 0, heads, &out->q));
     TSR__TRY(tsr__temp_slice(temps, heads_view, 1, heads, kv_heads, &out->k));
     TSR__TRY(tsr__temp_slice(temps, heads_view, 1, 0, heads + kv_heads, &out->qk));
-    return tsr_tensor_layout(heads_view)->shape[1] > heads + kv_heads
-               ? tsr__temp_slice(temps, heads_view, 1, heads + kv_heads, kv_heads, &out->v)
-               : TSR_OK;
+    const int64_t all = tsr_tensor_layout(heads_view)->shape[1], before = heads + 2 * kv_heads;
+    if (all > heads + kv_heads)
+        TSR__TRY(tsr__temp_slice(temps, heads_view, 1, heads + kv_heads, kv_heads, &out->v));
+    return all > before ? tsr__temp_slice(temps, heads_view, 1, before, heads, &out->gate) : TSR_OK;
 }
 
 tsr_status tsr__qkv_split(const tsr__attention *a, tsr__temps *temps, const tsr_tensor *features,
