@@ -568,6 +568,54 @@ CASE(stack_failed_passes, "stack: a pass that fails leaves no unit in use, and c
     tsr_group_destroy(&alone);
 }
 
+/* Delta nets --------------------------------------------------------------------------------- */
+
+enum { DELTA_LAYERS = 4, DELTA_KINDS = 2 };
+#define DELTA_LOSS 422.347792 /* on any number of ranks */
+
+/* Creates layers `first` and so on of a model of three delta nets and one attention with a gate. */
+static tsr_stack *create_delta_nets(tsr_group *alone, int first, int layers, bool recompute)
+{
+    const tsr_model_delta_net net = {
+        .struct_size = sizeof net, .key_heads = 2, .heads = 4, .key_dim = 8, .value_dim = 8};
+    const tsr_rope_params rope = {.struct_size = sizeof rope, .rotary_dim = 4};
+    const tsr_model_layer kinds[DELTA_KINDS] = {{.struct_size = sizeof kinds[0],
+                                                 .hidden = 40,
+                                                 .gated = true,
+                                                 .activation = TSR_ACT_SILU,
+                                                 .delta_net = &net},
+                                                {.struct_size = sizeof kinds[0],
+                                                 .heads = 4,
+                                                 .kv_heads = 2,
+                                                 .head_dim = 8,
+                                                 .hidden = 40,
+                                                 .rope = &rope,
+                                                 .gated = true,
+                                                 .activation = TSR_ACT_SILU,
+                                                 .qk_norm = TSR_QK_NORM_HEADS,
+                                                 .output_gate = true}};
+    const tsr_model_config config = {.struct_size = sizeof config,
+                                     .architecture = "qwen3_5_text",
+                                     .layers = DELTA_LAYERS,
+                                     .width = 32,
+                                     .vocabulary = MADE_VOCABULARY,
+                                     .context = 2 * TOKENS,
+                                     .norm_epsilon = 1e-6,
+                                     .norm = TSR_NORM_RMS,
+                                     .bos = -1,
+                                     .kind_count = DELTA_KINDS,
+                                     .kinds =
+                                         (const tsr_model_layer *const[]){&kinds[0], &kinds[1]},
+                                     .layer_kinds = (const uint16_t[]){0, 0, 0, 1}};
+    tsr_stack *stack = NULL;
+    OK(tsr_stack_create(tsr_stack_params(.config = &config, .group = group, .first_layer = first,
+                                         .layers = layers, .seed = SEED, .deviation = 0.2,
+                                         .recompute = recompute),
+                        &stack));
+    OK(tsr_stack_shard(stack, tsr_fsdp_params(.group = alone, .optimizer = TSR_OPTIMIZER_SGD)));
+    return stack;
+}
+
 /* Families ----------------------------------------------------------------------------------- */
 
 /* Returns half the sum of the squares of the logits, of which the logits themselves are the
@@ -605,14 +653,15 @@ static double pass(tsr_stack *stack, int64_t vocabulary, tsr_optimizer *optimize
     return loss;
 }
 
-/* A small step against the gradient g must reduce the loss by rate · |g|². */
-static void check_step(tsr_stack *stack, int64_t vocabulary, const char *family)
+/* A small step against the gradient g must reduce the loss by rate · |g|². The step is that of the
+ * adapter, unless it is NULL. */
+static void check_step(tsr_stack *stack, int64_t vocabulary, const char *family, tsr_lora *adapter)
 {
     tsr_optimizer *optimizer = NULL;
     double norm;
     OK(tsr_optimizer_create(tsr_optimizer_params(.stream = queue, .kind = TSR_OPTIMIZER_SGD),
                             &optimizer));
-    OK(tsr_stack_add_to(stack, optimizer));
+    OK(adapter ? tsr_lora_add_to(adapter, optimizer) : tsr_stack_add_to(stack, optimizer));
     const double before = pass(stack, vocabulary, optimizer);
     OK(tsr_optimizer_clip(optimizer, INFINITY, NULL, &norm));
     const double rate = 2e-3 * before / (norm * norm);
@@ -621,6 +670,69 @@ static void check_step(tsr_stack *stack, int64_t vocabulary, const char *family)
     CHECK(fabs(reduced - 1) < 0.03, "%s: the loss is reduced by %g of what is expected", family,
           reduced);
     tsr_optimizer_destroy(&optimizer);
+}
+
+/* Compares two documents in one row with each in a row of its own. */
+static void check_documents(tsr_stack *stack)
+{
+    enum { FIRST = 5 };
+    static float packed[LOGITS], single[LOGITS];
+    int32_t starts[ROWS * TOKENS] = {0};
+    tsr_tensor *x = upload_ids(), *hidden = NULL, *part = NULL;
+    for (int i = 0; i < ROWS * TOKENS; i++)
+        starts[i] = i % TOKENS < FIRST ? 0 : FIRST;
+    OK(tsr_stack_forward(stack, x, starts, NULL, &hidden));
+    logits_of(stack, hidden, packed);
+    tsr_tensor_destroy(&hidden);
+    OK(tsr_tensor_slice(x, 1, FIRST, TOKENS, 1, &part));
+    OK(tsr_stack_forward(stack, part, NULL, NULL, &hidden));
+    logits_of(stack, hidden, single);
+    for (int i = 0; i < ROWS * (TOKENS - FIRST) * MADE_VOCABULARY; i++) {
+        const int token = i / MADE_VOCABULARY, row = token / (TOKENS - FIRST),
+                  at = row * TOKENS + FIRST + token % (TOKENS - FIRST);
+        const float got = packed[at * MADE_VOCABULARY + i % MADE_VOCABULARY];
+        CHECK(fabs((double)(got - single[i])) < 1e-4, "logit %d is %g, not %g", i, (double)got,
+              (double)single[i]);
+    }
+    tsr_tensor_destroy(&x);
+    tsr_tensor_destroy(&part);
+    tsr_tensor_destroy(&hidden);
+}
+
+CASE(stack_delta_nets, "stack: delta nets and attention with a gate are trained, also in stages")
+{
+    static float whole[LOGITS], divided[LOGITS];
+    tsr_group *alone = NULL;
+    tsr_lora *adapter = NULL;
+    OK(tsr_group_create(NULL, queue, NULL, &alone));
+    tsr_stack *one = create_delta_nets(alone, 0, 0, false),
+              *again = create_delta_nets(alone, 0, 0, true),
+              *first = create_delta_nets(alone, 0, 2, false),
+              *last = create_delta_nets(alone, 2, 2, false);
+    tsr_tensor *x = upload_ids(), *between = NULL, *hidden = NULL;
+    compute(one, whole);
+    OK(tsr_stack_forward(first, x, NULL, NULL, &between));
+    OK(tsr_stack_forward(last, between, NULL, NULL, &hidden));
+    logits_of(last, hidden, divided);
+    CHECK(memcmp(whole, divided, sizeof whole) == 0, "stages have other logits");
+    check_documents(one);
+    const double loss = pass(one, MADE_VOCABULARY, NULL);
+    CHECK(fabs(loss - DELTA_LOSS) < 1e-5 * DELTA_LOSS, "the loss is %.9g, not %.9g", loss,
+          (double)DELTA_LOSS);
+    check_step(one, MADE_VOCABULARY, "delta nets", NULL);
+    check_step(again, MADE_VOCABULARY, "delta nets that are recomputed", NULL);
+    CHECK(pass(one, MADE_VOCABULARY, NULL) == pass(again, MADE_VOCABULARY, NULL),
+          "other losses if layers are recomputed");
+    OK(tsr_lora_create(tsr_lora_params(.stack = again, .rank = 2, .trainable = true), &adapter));
+    check_step(again, MADE_VOCABULARY, "adapters of delta nets", adapter);
+    tsr_tensor *tensors[] = {x, between, hidden};
+    for (int i = 0; i < 3; i++)
+        tsr_tensor_destroy(&tensors[i]);
+    tsr_lora_destroy(&adapter);
+    tsr_stack *stacks[] = {one, again, first, last};
+    for (int i = 0; i < 4; i++)
+        tsr_stack_destroy(&stacks[i]);
+    tsr_group_destroy(&alone);
 }
 
 CASE(stack_families, "stack: gradients of families, which are read, saved and read again")
@@ -649,7 +761,7 @@ CASE(stack_families, "stack: gradients of families, which are read, saved and re
         CHECK(mkdtemp(saved), "no folder");
         snprintf(path, sizeof path, "%s/model.safetensors", saved);
         OK(tsr_stack_save(stack, path, NULL));
-        check_step(stack, vocabulary, families[f]);
+        check_step(stack, vocabulary, families[f], NULL);
         tsr_model_file *written = NULL;
         OK(tsr_model_file_open(saved, &written));
         OK(tsr_stack_load(stack, written));

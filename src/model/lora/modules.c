@@ -11,13 +11,25 @@
 
 /* Weights of one layer follow each other (tsr__adapters_attach). */
 const tsr__lora_target_name tsr__lora_targets[TSR__LORA_TARGETS] = {
-    {TSR_LORA_Q, "attention.q.weight"},           {TSR_LORA_K, "attention.k.weight"},
-    {TSR_LORA_V, "attention.v.weight"},           {TSR_LORA_O, "attention.o.weight"},
-    {TSR_LORA_GATE, "mlp.gate.weight"},           {TSR_LORA_UP, "mlp.up.weight"},
-    {TSR_LORA_DOWN, "mlp.down.weight"},           {TSR_LORA_EXPERTS, "mlp.experts.gate.weight"},
-    {TSR_LORA_EXPERTS, "mlp.experts.up.weight"},  {TSR_LORA_EXPERTS, "mlp.experts.down.weight"},
-    {TSR_LORA_EXPERTS, "mlp.shared.gate.weight"}, {TSR_LORA_EXPERTS, "mlp.shared.up.weight"},
-    {TSR_LORA_EXPERTS, "mlp.shared.down.weight"}, {TSR_LORA_HEAD, "head.weight"},
+    {TSR_LORA_Q, "attention.q.weight"},
+    {TSR_LORA_K, "attention.k.weight"},
+    {TSR_LORA_V, "attention.v.weight"},
+    {TSR_LORA_O, "attention.o.weight"},
+    {TSR_LORA_Q, "delta_net.q.weight"},
+    {TSR_LORA_K, "delta_net.k.weight"},
+    {TSR_LORA_V, "delta_net.v.weight"},
+    {TSR_LORA_GATE, "delta_net.z.weight"},
+    {TSR_LORA_O, "delta_net.o.weight"},
+    {TSR_LORA_GATE, "mlp.gate.weight"},
+    {TSR_LORA_UP, "mlp.up.weight"},
+    {TSR_LORA_DOWN, "mlp.down.weight"},
+    {TSR_LORA_EXPERTS, "mlp.experts.gate.weight"},
+    {TSR_LORA_EXPERTS, "mlp.experts.up.weight"},
+    {TSR_LORA_EXPERTS, "mlp.experts.down.weight"},
+    {TSR_LORA_EXPERTS, "mlp.shared.gate.weight"},
+    {TSR_LORA_EXPERTS, "mlp.shared.up.weight"},
+    {TSR_LORA_EXPERTS, "mlp.shared.down.weight"},
+    {TSR_LORA_HEAD, "head.weight"},
 };
 
 bool tsr__lora_find_parameter(const tsr_lora *lora, int layer, int target, tsr__parameter *out)

@@ -49,15 +49,43 @@ static tsr_route_params route_of(const tsr_model_experts *e)
                               .scale = (float)e->scale};
 }
 
+static tsr_delta_net_params delta_net_of(const tsr_model_layer *layer)
+{
+    const tsr_model_delta_net none = {0}, *net = layer->delta_net ? layer->delta_net : &none;
+    return (tsr_delta_net_params){.struct_size = sizeof(tsr_delta_net_params),
+                                  .key_heads = net->key_heads,
+                                  .heads = net->heads,
+                                  .key_dim = net->key_dim,
+                                  .value_dim = net->value_dim,
+                                  .taps = net->taps};
+}
+
+static tsr_self_attention_params attention_of(const tsr_model_layer *layer, bool is_long)
+{
+    return (tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params),
+                                       .heads = layer->heads,
+                                       .kv_heads = layer->kv_heads,
+                                       .head_dim = layer->head_dim,
+                                       .bias = layer->qkv_bias,
+                                       .output_bias = layer->output_bias,
+                                       .causal = true,
+                                       .rope = is_long ? layer->long_rope : layer->rope,
+                                       .qk_norm = layer->qk_norm,
+                                       .window = layer->window,
+                                       .scale = (float)layer->attention_scale,
+                                       .temperature = (float)layer->temperature,
+                                       .temperature_length = layer->temperature_length,
+                                       .softcap = (float)layer->softcap,
+                                       .sinks = layer->sinks,
+                                       .output_gate = layer->output_gate};
+}
+
 static tsr_status create_block(tsr_stack *s, const tsr__stack_options *o, uint64_t seed, int index)
 {
     char name[NAME_SIZE];
     const tsr_model_config *c = s->config;
     const int kind = c->layer_kinds[s->first_layer + index];
     const tsr_model_layer *layer = c->kinds[kind];
-    if (layer->delta_net || layer->output_gate)
-        return tsr__fail(TSR_ERR_UNSUPPORTED, "models of architecture %s cannot be computed yet",
-                         c->architecture);
     const tsr__kind_division division = o->divisions ? o->divisions[kind] : (tsr__kind_division){0};
     tsr_partition_params heads = o->partition, hidden = o->partition, shared = o->partition;
     heads.align = division.heads;
@@ -96,6 +124,13 @@ static tsr_status create_block(tsr_stack *s, const tsr__stack_options *o, uint64
                                 .partition = &hidden,
                                 .init = &init,
                                 .output_init = &output};
+    tsr_self_attention_params attention = attention_of(layer, is_long);
+    tsr_delta_net_params net = delta_net_of(layer);
+    attention.norm_epsilon = net.norm_epsilon = epsilon;
+    attention.norm_dtype = o->norm_dtype;
+    attention.partition = net.partition = &heads;
+    attention.init = net.init = &init;
+    attention.output_init = net.output_init = &output;
     snprintf(name, sizeof name, "%s%d", s->family->hf_block, s->first_layer + index);
     return tsr_block_create(
         tsr_block_params(.group = s->group, .name = name, .size = c->width, .dtype = s->dtype,
@@ -103,18 +138,8 @@ static tsr_status create_block(tsr_stack *s, const tsr__stack_options *o, uint64
                          .residual_scale = (float)c->residual_scale,
                          .norm = tsr_norm_params(.kind = c->norm, .bias = c->norm_bias,
                                                  .epsilon = epsilon, .dtype = o->norm_dtype),
-                         .attention = tsr_self_attention_params(
-                                 .heads = layer->heads, .kv_heads = layer->kv_heads,
-                                 .head_dim = layer->head_dim, .bias = layer->qkv_bias,
-                                 .output_bias = layer->output_bias, .causal = true,
-                                 .rope = is_long ? layer->long_rope : layer->rope,
-                                 .qk_norm = layer->qk_norm, .norm_epsilon = epsilon,
-                                 .norm_dtype = o->norm_dtype, .window = layer->window,
-                                 .scale = (float)layer->attention_scale,
-                                 .temperature = (float)layer->temperature,
-                                 .temperature_length = layer->temperature_length,
-                                 .softcap = (float)layer->softcap, .sinks = layer->sinks,
-                                 .partition = &heads, .init = &init, .output_init = &output),
+                         .attention = layer->delta_net ? NULL : &attention,
+                         .delta_net = layer->delta_net ? &net : NULL,
                          .mlp = layer->experts ? NULL : &mlp,
                          .experts = layer->experts ? &experts : NULL),
         &s->blocks[index]);

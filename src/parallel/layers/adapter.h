@@ -13,7 +13,7 @@
 #include "base/alloc.h"
 #include "parallel/layers/linear.h"
 
-#define TSR__MAX_ADAPTED 3 /* the column blocks of a layer: query, key and value */
+#define TSR__MAX_ADAPTED 4 /* the column blocks of a layer: q, k, v, and z of a delta net */
 
 /* What an adapter is attached to. A mixture of experts has matrices A and B of each expert
  * (moe_adapters.c), which it divides as it divides their weights. */
