@@ -73,6 +73,12 @@ typedef struct tsr_lora_params {
     bool trainable; /* backward passes compute the gradients of A and B */
     /* Multiplies what the adapter adds in passes, not what its files have. 0: 1; TSR_ZERO: 0. */
     double scale;
+    /* DoRA (Liu et al. 2024, arXiv:2402.09353): y = m / ‖W + scale · B A‖ · (x Wᵀ + scale · (x Aᵀ)
+     * Bᵀ), where the norm is that of each row, and counts as a constant in backward passes. The
+     * magnitudes m [out] are trained, too, and are ‖W‖ at first, so the weights must be in memory,
+     * and creating is collective. Not with dropout, experts, or other adapters of the same weight;
+     * sequences cannot have them, and GGUF files neither (TSR_ERR_UNSUPPORTED). */
+    bool dora;
 } tsr_lora_params;
 #define tsr_lora_params(...)                                                                       \
     (&(tsr_lora_params){.struct_size = sizeof(tsr_lora_params), __VA_ARGS__})
@@ -134,7 +140,8 @@ typedef struct tsr_lora_info {
     int rank; /* of most weights */
     double alpha, dropout;
     bool rank_stabilised, trainable, enabled;
-    uint64_t parameters; /* the elements of A and B of the whole model */
+    uint64_t parameters; /* the elements of A and B, and magnitudes, of the whole model */
+    bool dora;
 } tsr_lora_info;
 /* Describes an adapter. */
 TSR_API TSR_NODISCARD tsr_status tsr_lora_get_info(const tsr_lora *lora, tsr_lora_info *out);

@@ -109,7 +109,8 @@ static void find(const tsr__adapter_file *a, findings *f)
 static void print_text(const tsr__adapter_file *a, const findings *f)
 {
     char bytes[CLI_BYTES_TEXT];
-    cli_line(stdout, "%-14sLoRA, %s", "adapter", a->files.gguf ? "GGUF" : "PEFT");
+    cli_line(stdout, "%-14s%s, %s", "adapter", a->config.dora ? "DoRA" : "LoRA",
+             a->files.gguf ? "GGUF" : "PEFT");
     if (a->architecture[0] != '\0')
         cli_line(stdout, "%-14s%s", "architecture", a->architecture);
     cli_line(stdout, "%-14s%" PRIu64, "parameters", f->parameters);
@@ -135,6 +136,7 @@ static void print_json(const tsr__adapter_file *a, const findings *f)
     cli_json_u64(document, "rank", (uint64_t)f->rank);
     cli_json_real(document, "alpha", f->alpha);
     cli_json_bool(document, "rank_stabilised", a->config.rank_stabilised);
+    cli_json_bool(document, "dora", a->config.dora);
     json_t *targets = cli_json_add_array(document, "weights");
     for (int i = 0; i < f->target_count; i++)
         cli_json_append(targets, json_string(f->targets[i]));

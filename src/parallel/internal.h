@@ -67,6 +67,7 @@ typedef struct tsr__adapter_part {
     const char *weight; /* the end of the weight's name in its layer, such as "q.weight" */
     /* The names of the parameters. Weights of one layer may have the same A. */
     const char *name_a, *name_b;
+    const char *name_m; /* of the magnitudes [out] (DoRA); NULL: none */
     int64_t rank;
     float scale;
 } tsr__adapter_part;
@@ -74,7 +75,8 @@ typedef struct tsr__adapter_part {
 tsr_status tsr__adapters_create(tsr_group *group, const char *name, bool trainable,
                                 tsr_layer **out) TSR_NODISCARD;
 /* Attaches adapters to linear layers and mixtures of experts inside `layer`, and allocates and
- * draws their matrices: A is uniform in ±1/√in, B is 0; without a seed they have no values yet.
+ * draws their matrices: A is uniform in ±1/√in, B is 0, and magnitudes are the norms of the rows of
+ * the weights, for which the ranks communicate; without a seed they have no values yet.
  * Weights of one layer follow each other in `parts`. Destroying the set detaches all. */
 tsr_status tsr__adapters_attach(tsr_layer *set, tsr_layer *layer, int count,
                                 const tsr__adapter_part *parts, const uint64_t *seed) TSR_NODISCARD;
@@ -86,6 +88,9 @@ void tsr__adapters_choose_enabled(tsr_layer *set);
 void tsr__adapters_choose_one(tsr_layer *set, bool is_it);
 void tsr__adapters_choose_by_row(tsr_layer *set, int number, int count, uint64_t version,
                                  const tsr_tensor *ids);
+/* Says that weights or matrices of layers have changed, so that the norms that adapters with
+ * magnitudes need are computed again. */
+void tsr__adapters_changed(tsr_layer *set);
 /* Sets the dropout of x before A in the next passes; p 0: none. Passes with the same numbers have
  * the same masks. */
 void tsr__adapters_set_dropout(tsr_layer *set, float p, uint64_t seed, uint64_t subsequence);

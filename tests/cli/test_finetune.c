@@ -179,7 +179,14 @@ START_TEST(mistakes_are_named)
          "tessera: finetune: --steps and --epochs contradict each other\n"},
         {"finetune m --data d --targets q,x",
          "tessera: finetune: --targets takes q, k, v, o, gate, "
-         "up, down and head, separated by commas, not 'q,x'\n"},
+         "up, down, experts and head, separated by commas, not 'q,x'\n"},
+        {"finetune m --data d --dora --lora-dropout 0.1",
+         "tessera: finetune: --dora and --lora-dropout contradict each other\n"},
+        {"finetune m --data d --dora --targets q,experts",
+         "tessera: finetune: --dora: adapters of experts cannot have magnitudes\n"},
+        {"finetune m --data d --dora -o a.gguf", "tessera: finetune: --dora: a GGUF file cannot "
+                                                 "have magnitudes, so --output must be a folder, "
+                                                 "not a.gguf\n"},
         {"finetune m --data d --objective x",
          "tessera: finetune: --objective takes sft or dpo, not 'x'\n"},
         {"finetune m --data d --schedule x",

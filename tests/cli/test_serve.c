@@ -825,10 +825,10 @@ static void link_file(const char *folder, const char *name, const char *file)
 /* Requests cannot choose adapters of the head or of experts, so the server does not start with one.
  */
 static void check_refused_adapter(const char *model, const char *header, uint64_t bytes,
-                                  const char *what)
+                                  const char *config, const char *what)
 {
     char folder[] = "/tmp/tessera-head-XXXXXX", path[128], file_name[128], command[512];
-    static const float values[129];
+    static const float values[192];
     ck_assert_ptr_nonnull(mkdtemp(folder));
     snprintf(file_name, sizeof file_name, "%s/config.json", model);
     link_file(folder, "config.json", file_name);
@@ -837,7 +837,9 @@ static void check_refused_adapter(const char *model, const char *header, uint64_
     link_file(folder, "tokenizer.json", "tokenizer/mini-gpt2.tokenizer.json");
     snprintf(path, sizeof path, "%s/adapter_config.json", folder);
     FILE *file = fopen(path, "w");
-    ck_assert(file && fputs("{\"peft_type\": \"LORA\", \"r\": 1, \"lora_alpha\": 1}", file) >= 0 &&
+    ck_assert(file &&
+              fprintf(file, "{\"peft_type\": \"LORA\", \"r\": 1, \"lora_alpha\": 1%s}", config) >
+                  0 &&
               fclose(file) == 0);
     snprintf(path, sizeof path, "%s/adapter_model.safetensors", folder);
     file = fopen(path, "wb");
@@ -858,14 +860,23 @@ static void check_refused_adapters(void)
         "{\"base_model.model.lm_head.lora_A.weight\":{\"dtype\":\"F32\",\"shape\":[1,64],"
         "\"data_offsets\":[0,256]},\"base_model.model.lm_head.lora_B.weight\":{\"dtype\":\"F32\","
         "\"shape\":[65,1],\"data_offsets\":[256,516]}}",
-        516, ": it changes the head, which requests cannot choose; tessera merge adds it\n");
+        516, "", ": it changes the head, which requests cannot choose; tessera merge adds it\n");
 #define SHARED "base_model.model.model.layers.0.mlp.shared_expert.gate_proj.lora_"
     check_refused_adapter(
         "model/families/qwen2moe/hf",
         "{\"" SHARED "A.weight\":{\"dtype\":\"F32\",\"shape\":[1,64],\"data_offsets\":[0,256]},"
         "\"" SHARED "B.weight\":{\"dtype\":\"F32\",\"shape\":[48,1],\"data_offsets\":[256,448]},"
         "\"__metadata__\":{\"rest\":\"none\"}}",
-        448, ": it changes experts, which requests cannot choose; tessera merge adds it\n");
+        448, "", ": it changes experts, which requests cannot choose; tessera merge adds it\n");
+#define QUERY "base_model.model.model.layers.0.self_attn.q_proj.lora_"
+    check_refused_adapter(
+        "training/lora/lora_base",
+        "{\"" QUERY "A.weight\":{\"dtype\":\"F32\",\"shape\":[1,64],\"data_offsets\":[0,256]},"
+        "\"" QUERY "B.weight\":{\"dtype\":\"F32\",\"shape\":[64,1],\"data_offsets\":[256,512]},"
+        "\"" QUERY
+        "magnitude_vector\":{\"dtype\":\"F32\",\"shape\":[64],\"data_offsets\":[512,768]}}",
+        768, ", \"use_dora\": true",
+        ": it has magnitudes (DoRA), so requests cannot choose it; tessera merge adds it\n");
 }
 
 /* Bodies that wait for a reader are limited, and are not read any more after a signal. */

@@ -699,7 +699,9 @@ CASE(lora_mistakes, "lora: mistakes are named, and nothing is attached")
     REFUSED(TSR_ERR_UNSUPPORTED,
             "adapter_config.json: modules_to_save is lm_head, which is not supported",
             s.config = LORA ", \"modules_to_save\": [\"lm_head\"]");
-    REFUSED(TSR_ERR_UNSUPPORTED, "adapter_config.json: use_dora is true, which is not supported",
+    REFUSED(TSR_ERR_NOT_FOUND,
+            "lora: adapter_config.json says use_dora, but there is no tensor "
+            "base_model.model.model.layers.0.self_attn.q_proj.lora_magnitude_vector",
             s.config = LORA ", \"use_dora\": true");
     REFUSED(TSR_ERR_UNSUPPORTED, "adapter_config.json: bias is all, which is not supported",
             s.config = LORA ", \"bias\": \"all\"");

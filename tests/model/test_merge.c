@@ -361,8 +361,8 @@ START_TEST(adapters_that_do_not_fit)
          "k_proj.lora_B.weight is [17,3]; the model needs [16,3]"},
         {"{\"r\": 2, \"lora_alpha\": 2}", NULL, NULL, TSR_ERR_INVALID,
          "has rank 3; adapter_config.json says 2"},
-        {"{\"r\": 3, \"lora_alpha\": 2, \"use_dora\": true}", NULL, NULL, TSR_ERR_UNSUPPORTED,
-         "use_dora is true"},
+        {"{\"r\": 3, \"lora_alpha\": 2, \"use_dora\": true}", NULL, NULL, TSR_ERR_NOT_FOUND,
+         "use_dora, but there is no tensor"},
         {"{}", NULL, NULL, TSR_ERR_INVALID, "there is no r"},
     };
     char source[200];

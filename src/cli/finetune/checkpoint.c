@@ -44,6 +44,7 @@ static const saved_option saved_options[] = {
     {"alpha", REAL, &finetune_chosen.alpha, 0, "lora-alpha"},
     {"dropout", REAL, &finetune_chosen.dropout, 0, NULL},
     {"rank_stabilised", FLAG, &finetune_chosen.rank_stabilised, 0, "rslora"},
+    {"dora", FLAG, &finetune_chosen.dora, 0, "dora"},
     {"targets", NUMBER, &finetune_chosen.targets, 0, "targets"},
     {"dtype", NUMBER, &finetune_chosen.dtype, 0, NULL},
     {"batch", INTEGER, &finetune_chosen.batch, 0, NULL},

@@ -53,7 +53,7 @@ typedef struct finetune_options {
     bool full;
     int64_t rank;
     double alpha, dropout;
-    bool rank_stabilised;
+    bool rank_stabilised, dora;
     unsigned targets;
     tsr_dtype dtype;
     /* how */

@@ -98,7 +98,7 @@ static tsr_status attach(finetune_model *m, const char *adapter)
     const finetune_options *o = &finetune_chosen;
     const tsr_lora_params *params =
         tsr_lora_params(.stack = m->stack, .targets = o->targets, .rank = (int)o->rank,
-                        .alpha = o->alpha, .rank_stabilised = o->rank_stabilised,
+                        .alpha = o->alpha, .rank_stabilised = o->rank_stabilised, .dora = o->dora,
                         .dropout = o->dropout, .seed = o->seed, .trainable = true);
     TRY(adapter != NULL ? tsr_lora_load(adapter, params, &m->lora)
                         : tsr_lora_create(params, &m->lora));

@@ -113,6 +113,7 @@ static const cli_option finetune_option_table[] = {
     {"lora-dropout", "P", "while training, drop this part of the adapter's inputs (default: 0)",
      .real = &finetune_chosen.dropout, .low = 0, .high = 0.999},
     {"rslora", NULL, "the adapter counts A / √R times", .flag = &finetune_chosen.rank_stabilised},
+    {"dora", NULL, "also train the norm of each row of W (DoRA)", .flag = &finetune_chosen.dora},
     {"targets", "LIST",
      "matrices that have an adapter: q, k, v, o, gate, up, down, experts, head (default: all that "
      "the model has, except experts and the head)",
@@ -246,6 +247,14 @@ int finetune_options_check(void)
     if (o->full && o->dpo)
         return cli_usage_error("finetune: --objective dpo compares an adapter with its base, so "
                                "--full cannot be given");
+    if (o->dora && o->dropout > 0)
+        return cli_usage_error("finetune: --dora and --lora-dropout contradict each other");
+    if (o->dora && (o->targets & TSR_LORA_EXPERTS) != 0)
+        return cli_usage_error("finetune: --dora: adapters of experts cannot have magnitudes");
+    if (o->dora && finetune_is_gguf(o->output))
+        return cli_usage_error("finetune: --dora: a GGUF file cannot have magnitudes, so --output "
+                               "must be a folder, not %s",
+                               o->output);
     if (o->full && finetune_is_gguf(o->output))
         return cli_usage_error("finetune: --full writes a folder, so --output cannot be %s",
                                o->output);

@@ -161,11 +161,18 @@ static tsr_status check_choosable(inference_job *j, const inference_adapter *a,
 {
     tsr_lora_info info = TSR_INIT(tsr_lora_info);
     const tsr_status status = tsr_lora_get_info(adapter, &info);
-    if (status != TSR_OK || (info.targets & (TSR_LORA_HEAD | TSR_LORA_EXPERTS)) == 0)
+    if (status != TSR_OK ||
+        ((info.targets & (TSR_LORA_HEAD | TSR_LORA_EXPERTS)) == 0 && !info.dora))
         return status;
-    snprintf(j->problem, sizeof j->problem,
-             "--lora %s: it changes %s, which requests cannot choose; tessera merge adds it",
-             a->path, (info.targets & TSR_LORA_HEAD) != 0 ? "the head" : "experts");
+    if (info.dora)
+        snprintf(j->problem, sizeof j->problem,
+                 "--lora %s: it has magnitudes (DoRA), so requests cannot choose it; tessera merge "
+                 "adds it",
+                 a->path);
+    else
+        snprintf(j->problem, sizeof j->problem,
+                 "--lora %s: it changes %s, which requests cannot choose; tessera merge adds it",
+                 a->path, (info.targets & TSR_LORA_HEAD) != 0 ? "the head" : "experts");
     return TSR_ERR_INVALID;
 }
 

@@ -54,6 +54,11 @@ static tsr_status plan_matrix(tsr__conversion *c, int layer, const tsr__paramete
     tsr__converted *t = find_tensor(c, name, from);
     TSR__REQUIRE(t, "convert: the destination has no tensor %s", name);
     TSR__TRY(check_dtype(t));
+    if (module.m && (to.transposed || t->transposed))
+        return tsr__fail(TSR_ERR_UNSUPPORTED,
+                         "convert: tensor %s is transposed, so an adapter with magnitudes (DoRA) "
+                         "cannot be merged into it",
+                         name);
     tsr__addition *addition = tsr__calloc(1, sizeof *addition);
     if (!addition)
         return TSR_ERR_NO_MEMORY;
@@ -107,8 +112,11 @@ void tsr__addition_finish(tsr__conversion *c)
 
 tsr_status tsr__addition_begin(tsr__addition *addition)
 {
-    for (tsr__addition *m = addition; m; m = m->next)
+    for (tsr__addition *m = addition; m; m = m->next) {
         TSR__TRY(tsr__adapter_file_read(m->adapter, &m->module, &m->a, &m->b));
+        if (m->module.m)
+            TSR__TRY(tsr__adapter_file_read_magnitudes(m->adapter, &m->module, &m->m));
+    }
     return TSR_OK;
 }
 
@@ -117,7 +125,8 @@ void tsr__addition_end(tsr__addition *addition)
     for (tsr__addition *m = addition; m; m = m->next) {
         tsr__free(m->a);
         tsr__free(m->b);
-        m->a = m->b = NULL;
+        tsr__free(m->m);
+        m->a = m->b = m->m = NULL;
     }
 }
 
@@ -141,6 +150,14 @@ static void add_row(const tsr__addition *m, int64_t ours, float *values)
         for (int64_t i = 0; i < x->inputs; i++)
             values[i] += factor * a[i];
     }
+    if (!m->m)
+        return;
+    double square = 0;
+    for (int64_t i = 0; i < x->inputs; i++)
+        square += (double)values[i] * (double)values[i];
+    const double factor = (double)m->m[ours] / sqrt(square);
+    for (int64_t i = 0; i < x->inputs; i++)
+        values[i] = (float)((double)values[i] * factor);
 }
 
 /* Adds scale · B · (column `input` of A) to values[outputs], in the order of add_row. */

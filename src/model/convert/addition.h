@@ -6,7 +6,8 @@
 
 typedef struct tsr__conversion tsr__conversion;
 
-/* What is added to some rows of one of the destination's tensors: scale · B A. */
+/* What is added to some rows of one of the destination's tensors: scale · B A. With magnitudes
+ * (DoRA), each row has its magnitude as its norm afterwards. */
 typedef struct tsr__addition {
     struct tsr__addition *next; /* for other rows of the same tensor */
     tsr__adapter_file *adapter;
@@ -14,6 +15,7 @@ typedef struct tsr__addition {
     /* In the destination, as in tsr__weight; first_row counts from the first matrix. */
     int64_t first_row, row_step, interleaved_head;
     bool transposed; /* the destination has the weight as [inputs, outputs] */
+    float *m;        /* magnitudes of our rows; NULL: none */
     float *a, *b;    /* the values, while the tensor is converted; rows of b are in our order */
 } tsr__addition;
 

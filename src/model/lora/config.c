@@ -79,15 +79,10 @@ static tsr_status read_patterns(tsr__json *json, const char *key, tsr__lora_patt
 
 static tsr_status read_member(tsr__json *json, const char *key, tsr__lora_config *out)
 {
-    static const char *const absent[] = {"modules_to_save",
-                                         "bias",
-                                         "use_dora",
-                                         "lora_bias",
-                                         "trainable_token_indices",
-                                         "target_parameters",
-                                         "layer_replication",
-                                         "use_qalora",
-                                         NULL};
+    static const char *const absent[] = {"modules_to_save",   "bias",
+                                         "lora_bias",         "trainable_token_indices",
+                                         "target_parameters", "layer_replication",
+                                         "use_qalora",        NULL};
     char text[MAX_TEXT];
     uint64_t rank;
     if (strcmp(key, "peft_type") == 0) {
@@ -112,6 +107,8 @@ static tsr_status read_member(tsr__json *json, const char *key, tsr__lora_config
     }
     if (strcmp(key, "use_rslora") == 0)
         return tsr__json_bool(json, &out->rank_stabilised);
+    if (strcmp(key, "use_dora") == 0)
+        return tsr__json_bool(json, &out->dora);
     if (strcmp(key, "rank_pattern") == 0)
         return read_patterns(json, key, out->ranks, &out->rank_count);
     if (strcmp(key, "alpha_pattern") == 0)
@@ -255,7 +252,8 @@ static void print_config(const void *user, tsr__json_writer *w)
     tsr__json_print(w, ",\n  \"lora_dropout\": ");
     tsr__json_print_real(w, lora->dropout);
     tsr__json_print(w, ",\n  \"use_rslora\": %s,\n", lora->rank_stabilised ? "true" : "false");
-    tsr__json_print(w, "  \"use_dora\": false,\n  \"bias\": \"none\",\n  \"fan_in_fan_out\": %s,\n",
+    tsr__json_print(w, "  \"use_dora\": %s,\n  \"bias\": \"none\",\n  \"fan_in_fan_out\": %s,\n",
+                    lora->dora ? "true" : "false",
                     lora->stack->family->hf_transposed ? "true" : "false");
     tsr__json_print(w, "  \"init_lora_weights\": true,\n  \"modules_to_save\": null,\n"
                        "  \"rank_pattern\": ");

@@ -107,6 +107,34 @@ static const tsr_shard_param *find_half(tsr__adapter_file *a, const char *tensor
     return found;
 }
 
+/* Finds the magnitudes of a weight, whose name is with or without ".weight" at its end. */
+static tsr_status find_magnitudes(tsr__adapter_file *a, const char *tensor, int64_t rows,
+                                  const tsr_shard_param **out)
+{
+    static const char *const endings[] = {"", ".weight"};
+    const char *ending = strrchr(tensor, '.');
+    const int stem = ending ? (int)(ending - tensor) : (int)strlen(tensor);
+    char name[TSR__LORA_NAME];
+    *out = NULL;
+    for (int i = 0; a->config.dora && !*out && i < 2; i++) {
+        snprintf(name, sizeof name, "base_model.model.%.*s.lora_magnitude_vector%s", stem, tensor,
+                 endings[i]);
+        *out = tsr__model_files_find(&a->files, name);
+    }
+    if (!a->config.dora)
+        return TSR_OK;
+    if (!*out)
+        return tsr__fail(TSR_ERR_NOT_FOUND,
+                         "lora: adapter_config.json says use_dora, but there is no tensor "
+                         "base_model.model.%.*s.lora_magnitude_vector",
+                         stem, tensor);
+    a->is_used[*out - tsr_shard_list_param(a->files.list, 0)] = true;
+    TSR__REQUIRE((*out)->ndim == 1 && (*out)->shape[0] == rows,
+                 "lora: tensor %s is %s; the model needs %s", (*out)->name,
+                 TSR__SHAPE((*out)->ndim, (*out)->shape), TSR__SHAPE(1, &rows));
+    return tsr__elements_check(*out);
+}
+
 /* Checks that a tensor is [rows, columns] or, with `matrices`, [matrices, rows, columns]. */
 static tsr_status check_half(const tsr_shard_param *half, int64_t matrices, int64_t rows,
                              int64_t columns)
@@ -194,6 +222,7 @@ tsr_status tsr__adapter_file_find(tsr__adapter_file *a, const tsr_model_config *
                                  .interleaved_head = place.interleaved_head,
                                  .matrices = place.matrices,
                                  .matrix = place.matrix};
+    TSR__TRY(find_magnitudes(a, tensor, place.all_rows, &out->m));
     char *ending = strrchr(tensor, '.');
     if (ending && strcmp(ending, ".weight") == 0)
         *ending = '\0';
@@ -227,7 +256,7 @@ tsr_status tsr__adapter_file_check_used(const tsr__adapter_file *a, const tsr_mo
 static tsr_status read_rows(tsr__adapter_file *a, const tsr_shard_param *half, int64_t first,
                             int64_t rows, float **out)
 {
-    const int64_t columns = half->shape[half->ndim - 1];
+    const int64_t columns = half->ndim > 1 ? half->shape[half->ndim - 1] : 1;
     const uint64_t row_bytes = (uint64_t)columns / half->block_count * half->block_bytes;
     uint8_t *raw = tsr__calloc((size_t)rows, (size_t)row_bytes);
     float *scratch = tsr__calloc((size_t)columns, sizeof *scratch);
@@ -268,6 +297,17 @@ tsr_status tsr__adapter_file_read(tsr__adapter_file *a, const tsr__adapter_modul
         tsr__free(*out_a);
         tsr__free(*out_b);
         *out_a = *out_b = NULL;
+    }
+    return status;
+}
+
+tsr_status tsr__adapter_file_read_magnitudes(tsr__adapter_file *a, const tsr__adapter_module *m,
+                                             float **out)
+{
+    const tsr_status status = read_rows(a, m->m, m->first_row, m->outputs, out);
+    if (status != TSR_OK) {
+        tsr__free(*out);
+        *out = NULL;
     }
     return status;
 }

@@ -26,6 +26,7 @@ void tsr__adapter_file_finish(tsr__adapter_file *adapter);
 /* A and B of one matrix: W + scale · B A. B may be some rows of its tensor. */
 typedef struct tsr__adapter_module {
     const tsr_shard_param *a, *b; /* a is NULL: the adapter leaves the weight as it is */
+    const tsr_shard_param *m;     /* the magnitudes of rows (DoRA), as B's rows; NULL: none */
     int64_t rank, inputs, outputs;
     int64_t first_row, all_rows, interleaved_head; /* of B in its tensor, as in tsr__weight */
     int64_t matrices, matrix; /* the tensors have this many matrices (0: no such dimension) */
@@ -46,7 +47,10 @@ tsr_status tsr__adapter_file_check_used(const tsr__adapter_file *adapter,
                                         const tsr_model_config *config) TSR_NODISCARD;
 
 /* Reads A [rank, inputs] and B [outputs, rank], with rows in our order. The caller must free
- * both. */
+ * both. tsr__adapter_file_read_magnitudes: reads the magnitudes [outputs]. */
+tsr_status tsr__adapter_file_read_magnitudes(tsr__adapter_file *adapter,
+                                             const tsr__adapter_module *module,
+                                             float **out) TSR_NODISCARD;
 tsr_status tsr__adapter_file_read(tsr__adapter_file *adapter, const tsr__adapter_module *module,
                                   float **a, float **b) TSR_NODISCARD;
 

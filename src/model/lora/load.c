@@ -84,10 +84,27 @@ static tsr_status find_modules(loading *l)
     lora->rank = config->rank > 0 ? (int)config->rank : (int)lora->modules[0].rank;
     lora->alpha = config->alpha > 0 ? config->alpha : lora->modules[0].alpha;
     lora->rank_stabilised = config->rank_stabilised;
+    lora->dora = config->dora;
     return TSR_OK;
 }
 
 /* Values ------------------------------------------------------------------------------------- */
+
+/* Reads this rank's part of the magnitudes. */
+static tsr_status read_magnitudes(tsr__weight_reader *reader, const tsr__adapter_module *m,
+                                  const tsr_parameter *p)
+{
+    const tsr__weight weight = {.file = m->m,
+                                .first_row = m->first_row,
+                                .rows = m->outputs,
+                                .all_rows = m->all_rows,
+                                .columns = 1,
+                                .row_step = 1};
+    const tsr__weight_part part = {.first_row = p->shard_dim == 0 ? p->offset : 0,
+                                   .rows = p->shard_dim == 0 ? p->length : m->outputs,
+                                   .columns = 1};
+    return part.rows > 0 ? tsr__weight_read(reader, &weight, &part, p->tensor) : TSR_OK;
+}
 
 /* Reads this rank's part of A or B of one expert, or of the only matrix, into `to`. */
 static tsr_status read_half(tsr__weight_reader *reader, const tsr__adapter_module *m, bool is_b,
@@ -150,6 +167,12 @@ static tsr_status read_module(loading *l, tsr__weight_reader *reader, const tsr_
             TSR__TRY(m->experts > 0 ? read_expert(reader, &found, i == 1, half[i], e)
                                     : read_half(reader, &found, i == 1, half[i], half[i]->tensor));
     }
+    if (!found.m)
+        return TSR_OK;
+    const tsr_parameter *magnitudes = NULL;
+    TSR__TRY(tsr__lora_parameter_name(s, m, 'M', name));
+    TSR__TRY(tsr_layer_find_parameter(l->lora->adapter.layer, name, &magnitudes));
+    TSR__TRY(read_magnitudes(reader, &found, magnitudes));
     return TSR_OK;
 }
 

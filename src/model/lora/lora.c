@@ -41,15 +41,17 @@ static tsr_status attach_layer(tsr_lora *lora, tsr_layer *set, const uint64_t *s
 {
     const tsr__lora_module *modules = &lora->modules[first];
     tsr__adapter_part parts[TSR__LORA_TARGETS];
-    char names[TSR__LORA_TARGETS][2][TSR__LORA_NAME];
+    char names[TSR__LORA_TARGETS][3][TSR__LORA_NAME];
     for (size_t i = 0; i < count; i++) {
         TSR__TRY(tsr__lora_parameter_name(lora->stack, &modules[i], 'A', names[i][0]));
         TSR__TRY(tsr__lora_parameter_name(lora->stack, &modules[i], 'B', names[i][1]));
+        TSR__TRY(tsr__lora_parameter_name(lora->stack, &modules[i], 'M', names[i][2]));
         const char *ours = tsr__lora_targets[modules[i].target].ours;
         parts[i] =
             (tsr__adapter_part){.weight = modules->layer < 0 ? "weight" : ours,
                                 .name_a = names[i][0],
                                 .name_b = names[i][1],
+                                .name_m = lora->dora ? names[i][2] : NULL,
                                 .rank = modules[i].rank,
                                 .scale = (float)lora->scale * tsr__lora_scale(lora, &modules[i])};
     }
@@ -72,10 +74,23 @@ static tsr_status attach_blocks(tsr_lora *lora, tsr_layer *set, const uint64_t *
     return TSR_OK;
 }
 
+/* Refuses what adapters with magnitudes cannot have. */
+static tsr_status check_dora(const tsr_lora *lora)
+{
+    TSR__REQUIRE(lora->dropout == 0, "lora: with dora, dropout is %g; it must be 0", lora->dropout);
+    for (size_t i = 0; i < lora->module_count; i++)
+        if (tsr__lora_targets[lora->modules[i].target].flag == TSR_LORA_EXPERTS)
+            return tsr__fail(TSR_ERR_UNSUPPORTED,
+                             "lora: adapters of experts cannot have magnitudes (dora)");
+    return TSR_OK;
+}
+
 tsr_status tsr__lora_attach(tsr_lora *lora, const uint64_t *seed)
 {
     tsr_stack *s = lora->stack;
     tsr__stack_adapter **at = &s->adapters;
+    if (lora->dora)
+        TSR__TRY(check_dora(lora));
     TSR__TRY(tsr__adapters_create(s->group, lora->name, lora->trainable, &lora->adapter.layer));
     TSR__TRY(attach_blocks(lora, lora->adapter.layer, seed));
     lora->adapter.is_enabled = true;
@@ -84,6 +99,7 @@ tsr_status tsr__lora_attach(tsr_lora *lora, const uint64_t *seed)
     for (size_t i = 0; i < lora->module_count; i++)
         lora->adapter.has_experts |=
             tsr__lora_targets[lora->modules[i].target].flag == TSR_LORA_EXPERTS;
+    lora->adapter.has_magnitudes = lora->dora;
     lora->adapter.dropout = (float)lora->dropout;
     lora->adapter.dropout_seed = (uint64_t)lora->seed;
     while (*at)
@@ -151,6 +167,7 @@ tsr_status tsr_lora_create(const tsr_lora_params *params, tsr_lora **out)
     lora->rank = params->rank > 0 ? params->rank : USUAL_RANK;
     lora->alpha = params->alpha > 0 ? params->alpha : 2.0 * lora->rank;
     lora->rank_stabilised = params->rank_stabilised;
+    lora->dora = params->dora;
     const uint64_t seed = (uint64_t)params->seed;
     tsr_status status = add_modules(lora, params->targets);
     if (status == TSR_OK)
@@ -202,6 +219,8 @@ tsr_status tsr_lora_merge(tsr_lora *lora)
                  "lora: adapter '%s' cannot be merged, because %s sharded", lora->name,
                  lora->stack->sharded ? "the stack is" : "it is");
     TSR__TRY(tsr__adapters_merge(lora->adapter.layer));
+    for (const tsr__stack_adapter *a = lora->stack->adapters; a; a = a->next)
+        tsr__adapters_changed(a->layer);
     tsr_lora_set_enabled(lora, false);
     return TSR_OK;
 }
@@ -257,6 +276,7 @@ tsr_status tsr_lora_get_info(const tsr_lora *lora, tsr_lora_info *out)
                           .alpha = lora->alpha,
                           .dropout = lora->dropout,
                           .rank_stabilised = lora->rank_stabilised,
+                          .dora = lora->dora,
                           .trainable = lora->trainable,
                           .enabled = lora->adapter.is_enabled};
     for (size_t i = 0; i < lora->module_count; i++) {
@@ -264,6 +284,7 @@ tsr_status tsr_lora_get_info(const tsr_lora *lora, tsr_lora_info *out)
         info.targets |= tsr__lora_targets[m->target].flag;
         info.parameters += (uint64_t)(m->rank * (m->inputs + m->outputs)) *
                            (uint64_t)(m->experts > 0 ? m->experts : 1);
+        info.parameters += lora->dora ? (uint64_t)m->outputs : 0;
     }
     TSR__GIVE(tsr_lora_info, &info, out);
     return TSR_OK;

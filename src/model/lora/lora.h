@@ -37,7 +37,7 @@ struct tsr_lora {
     char *name;
     tsr__stack_adapter adapter; /* in the stack's list; its layer is NULL before that */
     tsr_group *data;            /* the group over which the parameters are sharded */
-    bool is_attached, trainable, rank_stabilised;
+    bool is_attached, trainable, rank_stabilised, dora;
     int rank;
     double alpha, dropout;
     int64_t seed;
@@ -74,11 +74,12 @@ typedef struct tsr__lora_place {
 tsr_status tsr__lora_find_place(const tsr_stack *stack, const tsr__lora_module *module,
                                 int64_t expert, bool gguf, tsr__lora_place *out) TSR_NODISCARD;
 
-/* Names of parameters: `which` is 'A' or 'B'. */
+/* Names of parameters: `which` is 'A', 'B', or 'M' for magnitudes. */
 #define TSR__LORA_NAME (TSR__WEIGHT_NAME + 48)
 tsr_status tsr__lora_parameter_name(const tsr_stack *stack, const tsr__lora_module *module,
                                     char which, char out[TSR__LORA_NAME]) TSR_NODISCARD;
-/* The name of a tensor in a file: PREFIX module.lora_A.weight, or NAME.weight.lora_a. */
+/* The name of a tensor in a file: PREFIX module.lora_A.weight, or NAME.weight.lora_a; of magnitudes
+ * PREFIX module.lora_magnitude_vector. */
 void tsr__lora_file_name(const tsr__lora_place *place, bool gguf, char which,
                          char out[TSR__LORA_NAME]);
 float tsr__lora_scale(const tsr_lora *lora, const tsr__lora_module *module);
@@ -103,7 +104,7 @@ typedef struct tsr__lora_pattern {
 typedef struct tsr__lora_config {
     int64_t rank;
     double alpha;
-    bool rank_stabilised;
+    bool rank_stabilised, dora;
     int rank_count, alpha_count;
     tsr__lora_pattern ranks[TSR__LORA_PATTERNS], alphas[TSR__LORA_PATTERNS];
 } tsr__lora_config;

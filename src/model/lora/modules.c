@@ -102,7 +102,9 @@ tsr_status tsr__lora_find_place(const tsr_stack *stack, const tsr__lora_module *
 void tsr__lora_file_name(const tsr__lora_place *place, bool gguf, char which,
                          char out[TSR__LORA_NAME])
 {
-    if (gguf)
+    if (which == 'M')
+        snprintf(out, TSR__LORA_NAME, PEFT_PREFIX "%s.lora_magnitude_vector", place->name);
+    else if (gguf)
         snprintf(out, TSR__LORA_NAME, "%s.weight.lora_%c", place->name, which - 'A' + 'a');
     else
         snprintf(out, TSR__LORA_NAME, PEFT_PREFIX "%s.lora_%c.weight", place->name, which);
@@ -116,7 +118,7 @@ tsr_status tsr__lora_parameter_name(const tsr_stack *stack, const tsr__lora_modu
     char *first = module->experts > 0 ? strstr(place.name, ".experts.0.") : NULL;
     if (first) /* one parameter has the matrices of all experts */
         memmove(first + 8, first + 10, strlen(first + 10) + 1);
-    if (which == 'B' && place.all_rows != module->outputs) { /* some rows of the file's tensor */
+    if (which != 'A' && place.all_rows != module->outputs) { /* some rows of the file's tensor */
         const char *ours = tsr__lora_targets[module->target].ours;
         char *end = place.name + strlen(place.name);
         snprintf(end, sizeof place.name - (size_t)(end - place.name), "%.*s",

@@ -18,6 +18,7 @@
 typedef struct saved_tensor {
     char name[TSR__LORA_NAME];
     tsr_tensor *memory;
+    bool is_vector; /* the file has it without its dimension of one column */
 } saved_tensor;
 
 typedef struct saving {
@@ -92,7 +93,21 @@ static tsr_status keep_experts(saving *s, const tsr__lora_module *m, char which,
     return TSR_OK;
 }
 
-/* Gathers A or B of a module. */
+/* Keeps magnitudes as rows of a vector of the file. */
+static tsr_status keep_magnitudes(saving *s, const char *name, const tsr__lora_place *place,
+                                  const tsr_tensor *magnitudes)
+{
+    const int64_t shape[2] = {tsr_tensor_layout(magnitudes)->shape[0], 1};
+    tsr_tensor *column = NULL;
+    TSR__TRY(tsr_tensor_reshape(magnitudes, 2, shape, &column));
+    const tsr_status status = keep_rows(s, name, place->all_rows, place->first_row, column);
+    tsr_tensor_destroy(&column);
+    if (status == TSR_OK)
+        s->tensors[s->count - 1].is_vector = true;
+    return status;
+}
+
+/* Gathers A, B or the magnitudes of a module. */
 static tsr_status save_half(saving *s, const tsr__lora_module *m, char which)
 {
     const bool is_a = which == 'A';
@@ -104,7 +119,9 @@ static tsr_status save_half(saving *s, const tsr__lora_module *m, char which)
     tsr__lora_file_name(&place, false, which, name);
     TSR__TRY(gather(s->lora, parameter, &matrix));
     tsr_status status = TSR_OK;
-    if (s->writes && m->experts > 0)
+    if (s->writes && which == 'M')
+        status = keep_magnitudes(s, name, &place, matrix);
+    else if (s->writes && m->experts > 0)
         status = keep_experts(s, m, which, matrix);
     else if (s->writes)
         status =
@@ -113,7 +130,8 @@ static tsr_status save_half(saving *s, const tsr__lora_module *m, char which)
     return status;
 }
 
-/* All A of a layer come before all B, so that weights of one tensor follow each other. */
+/* All A of a layer come before all B, and these before all magnitudes, so that weights of one
+ * tensor follow each other. */
 static tsr_status gather_modules(saving *s)
 {
     const tsr_lora *lora = s->lora;
@@ -127,6 +145,8 @@ static tsr_status gather_modules(saving *s)
             TSR__TRY(save_half(s, &lora->modules[j], 'A'));
         for (size_t j = i; is_here && j < next; j++)
             TSR__TRY(save_half(s, &lora->modules[j], 'B'));
+        for (size_t j = i; is_here && lora->dora && j < next; j++)
+            TSR__TRY(save_half(s, &lora->modules[j], 'M'));
         i = next;
     }
     return TSR_OK;
@@ -160,7 +180,7 @@ static tsr_status write_tensors(saving *s, const char *path, tsr_comm *stages)
             (tsr_checkpoint_entry){.struct_size = sizeof *entries,
                                    .name = s->tensors[i].name,
                                    .dtype = TSR_F32,
-                                   .ndim = 2,
+                                   .ndim = s->tensors[i].is_vector ? 1 : 2,
                                    .shape = {layout->shape[0], layout->shape[1]},
                                    .shard_dim = -1,
                                    .count = (uint64_t)(layout->shape[0] * layout->shape[1]),
@@ -449,6 +469,10 @@ tsr_status tsr_lora_save(tsr_lora *lora, const char *path, tsr_lora_format forma
     TSR__REQUIRE(lora && path, "lora: %s is NULL", lora ? "path" : "lora");
     TSR__REQUIRE(format == TSR_LORA_PEFT || format == TSR_LORA_GGUF,
                  "lora: format %d is not a tsr_lora_format", (int)format);
+    if (lora->dora && format == TSR_LORA_GGUF)
+        return tsr__fail(TSR_ERR_UNSUPPORTED,
+                         "lora: adapter '%s' has magnitudes (DoRA), which GGUF files cannot have",
+                         lora->name);
     tsr_fsdp *sharded = lora->adapter.sharded;
     saving s = {.lora = lora,
                 .writes = tsr_group_rank(lora->stack->group) == 0 &&

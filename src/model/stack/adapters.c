@@ -29,6 +29,8 @@ static tsr_status begin_one(const tsr__stack_adapter *a, const tsr__adapter_pass
 {
     if (a->sharded)
         TSR__TRY(tsr_fsdp_begin(a->sharded, 0, pass->pass));
+    if (pass->pass == TSR_PASS_FORWARD && !pass->is_head && !tsr__layer_is_frozen(a->layer))
+        tsr__adapters_changed(a->layer);
     const tsr_status status =
         pass->pass == TSR_PASS_BACKWARD ? tsr__adapters_begin_backward(a->layer) : TSR_OK;
     if (status != TSR_OK && a->sharded)
@@ -114,10 +116,12 @@ static tsr_status find_usual(const tsr_stack *s, const tsr__stack_adapter **out)
         TSR__REQUIRE(!a->is_enabled || !*out,
                      "stack: a pass has sequences with an adapter of their own, and others, but "
                      "several adapters are enabled");
-        TSR__REQUIRE(!a->is_enabled || !(a->has_head || a->has_experts),
+        TSR__REQUIRE(!a->is_enabled || !(a->has_head || a->has_experts || a->has_magnitudes),
                      "stack: a pass has sequences with an adapter of their own, but that of the "
-                     "others changes %s",
-                     a->has_head ? "the head" : "experts");
+                     "others %s",
+                     a->has_head      ? "changes the head"
+                     : a->has_experts ? "changes experts"
+                                      : "has magnitudes (DoRA)");
         *out = a->is_enabled ? a : *out;
     }
     return TSR_OK;

@@ -30,10 +30,9 @@ static void range_of(const tsr__adapter *adapter, int part, int64_t *first, int6
     *count = block->division.length;
 }
 
-/* Gets the rows of B that this rank multiplies: all that it keeps, unless its block is replicated.
- */
-static tsr_status rows_of(const tsr__adapter *adapter, tsr__temps *temps, int part,
-                          tsr_tensor *matrix, tsr_tensor **out)
+/* The rows of B that this rank multiplies: all that it keeps, unless its block is replicated. */
+tsr_status tsr__adapter_rows_of(const tsr__adapter *adapter, tsr__temps *temps, int part,
+                                tsr_tensor *matrix, tsr_tensor **out)
 {
     *out = matrix;
     if (adapter->is_row)
@@ -125,7 +124,7 @@ static tsr_status add_terms(const tsr__adapter *adapter, tsr__temps *temps, cons
     for (int i = 0; i < adapter->count; i++) {
         tsr__adapter_term *term = &terms->term[terms->count];
         TSR__TRY(tsr__temp_slice(temps, all, 1, adapter->part[i].first, adapter->part[i].rank, &h));
-        TSR__TRY(rows_of(adapter, temps, i, parameter_b(adapter, i)->seen.tensor, &b));
+        TSR__TRY(tsr__adapter_rows_of(adapter, temps, i, parameter_b(adapter, i)->seen.tensor, &b));
         *term = (tsr__adapter_term){.h = h, .b = b, .scale = adapter->part[i].scale};
         range_of(adapter, i, &term->first, &term->count);
         terms->count++;
@@ -217,7 +216,7 @@ static tsr_status add_grad(tsr__adapter *adapter, tsr__temps *temps, int index, 
     TSR__TRY(tsr__adapter_grad(adapter, index, &grad, &add));
     rows = grad;
     if (is_b)
-        TSR__TRY(rows_of(adapter, temps, part, grad, &rows));
+        TSR__TRY(tsr__adapter_rows_of(adapter, temps, part, grad, &rows));
     TSR__TRY(
         tsr_matmul(adapter->base.stream, rows, dy2, x2,
                    tsr_matmul_params(.transpose_a = true, .alpha = factor, .accumulate = add)));
@@ -225,9 +224,8 @@ static tsr_status add_grad(tsr__adapter *adapter, tsr__temps *temps, int index, 
     return TSR_OK;
 }
 
-/* Gets the columns of dy2 that belong to a part. */
-static tsr_status columns_of(const tsr__adapter *adapter, tsr__temps *temps, int part,
-                             const tsr_tensor *dy2, tsr_tensor **out)
+tsr_status tsr__adapter_columns_of(const tsr__adapter *adapter, tsr__temps *temps, int part,
+                                   const tsr_tensor *dy2, tsr_tensor **out)
 {
     int64_t first, count;
     range_of(adapter, part, &first, &count);
@@ -242,8 +240,8 @@ static tsr_status project_back(const tsr__adapter *adapter, tsr__temps *temps,
     tsr_tensor *dy, *b, *columns;
     TSR__TRY(tsr__temp_new(temps, TSR_F32, 2, shape, dh));
     for (int i = 0; i < adapter->count; i++) {
-        TSR__TRY(columns_of(adapter, temps, i, dy2, &dy));
-        TSR__TRY(rows_of(adapter, temps, i, parameter_b(adapter, i)->seen.tensor, &b));
+        TSR__TRY(tsr__adapter_columns_of(adapter, temps, i, dy2, &dy));
+        TSR__TRY(tsr__adapter_rows_of(adapter, temps, i, parameter_b(adapter, i)->seen.tensor, &b));
         TSR__TRY(tsr__temp_slice(temps, *dh, 1, adapter->part[i].first, adapter->part[i].rank,
                                  &columns));
         TSR__TRY(tsr_matmul(adapter->base.stream, columns, dy, b,
@@ -292,7 +290,7 @@ static tsr_status add_parameter_grads(tsr__adapter *adapter, tsr__temps *temps,
     TSR__TRY(project(adapter, temps, x2, &all));
     for (int i = 0; i < adapter->count; i++) {
         const tsr__adapted *part = &adapter->part[i];
-        TSR__TRY(columns_of(adapter, temps, i, dy2, &dy));
+        TSR__TRY(tsr__adapter_columns_of(adapter, temps, i, dy2, &dy));
         TSR__TRY(tsr__temp_slice(temps, all, 1, part->first, part->rank, &h));
         TSR__TRY(add_grad(adapter, temps, part->b, i, dy, h, part->scale));
     }

@@ -26,8 +26,8 @@ typedef enum tsr__adapter_kind {
 
 /* The adapter of one column block, or of a row-parallel layer. */
 typedef struct tsr__adapted {
-    int block; /* of a column-parallel layer; 0 in a row-parallel one; a tsr__moe_parameter */
-    int a, b;  /* indices of A and B among the adapter's parameters */
+    int block;   /* of a column-parallel layer; 0 in a row-parallel one; a tsr__moe_parameter */
+    int a, b, m; /* indices of A, B and the magnitudes among the adapter's parameters */
     int64_t rank;
     int64_t first; /* the column at which its columns of x Aᵀ start, in those of all parts */
     float scale;
@@ -65,14 +65,15 @@ struct tsr__adapter_bank {
     } block[TSR__MAX_ADAPTED];
 };
 
-/* The adapters of one linear layer that belong together. Its parameters are the A of all parts, and
- * then the B of all parts. */
+/* The adapters of one linear layer that belong together. Its parameters are the A of all parts,
+ * then the B of all parts, and then their magnitudes, if they have some. */
 struct tsr__adapter {
     tsr_layer base;
     tsr_layer *target; /* the layer to which it is attached */
     tsr__adapter_kind kind;
     bool is_row, enabled;
-    int count, a_count; /* of the parts, and of the matrices A: 1 if all parts have the same one */
+    bool has_magnitudes; /* adapter_norm.c */
+    int count, a_count;  /* of the parts, and of the matrices A: 1 if all parts have the same one */
     tsr__adapted part[TSR__MAX_ADAPTED];
     int64_t ranks;                       /* the sum of the ranks of all A */
     const tsr__adapter_dropout *dropout; /* of the set */
@@ -80,7 +81,12 @@ struct tsr__adapter {
     uint64_t mask;                       /* makes the layer's masks differ from those of others */
     struct tsr__adapter *next;           /* the next one of the same layer */
     /* [parameters]: contributions to gradients; NULL if the rank computes the gradient itself */
-    tsr_tensor *contribution[2 * TSR__MAX_ADAPTED];
+    tsr_tensor *contribution[3 * TSR__MAX_ADAPTED];
+    /* With magnitudes: the norms of the rows of W + scale · B A that this rank keeps, by part, as
+     * they were at norms_at, a value of *version, which is the set's */
+    tsr_tensor *norm[TSR__MAX_ADAPTED];
+    uint64_t norms_at;
+    const uint64_t *version;
 };
 typedef struct tsr__adapter tsr__adapter;
 
@@ -142,6 +148,14 @@ static inline bool tsr__layer_trains_adapters(const tsr_layer *layer)
     return false;
 }
 
+/* Gets the weight that a part belongs to. */
+tsr__layer_parameter *tsr__adapter_weight(const tsr__adapter *adapter, int part);
+/* Gets the rows of a tensor, which has those that this rank keeps, that it computes. */
+tsr_status tsr__adapter_rows_of(const tsr__adapter *adapter, tsr__temps *temps, int part,
+                                tsr_tensor *tensor, tsr_tensor **out) TSR_NODISCARD;
+/* Gets the columns of y2 that belong to a part. */
+tsr_status tsr__adapter_columns_of(const tsr__adapter *adapter, tsr__temps *temps, int part,
+                                   const tsr_tensor *y2, tsr_tensor **out) TSR_NODISCARD;
 /* Gets where to add the gradient of parameter `index`: the gradient, or this rank's contribution to
  * it; *adds is false if its contents do not count. Call tsr__adapter_grad_done when it has been
  * written. */
@@ -175,5 +189,28 @@ tsr_status tsr__adapters_forward(const tsr__linear *linear, tsr__temps *temps, c
 tsr_status tsr__adapters_backward(const tsr__linear *linear, tsr__temps *temps,
                                   const tsr_tensor *dy2, const tsr_tensor *x2,
                                   tsr_tensor *dx2) TSR_NODISCARD;
+
+/* adapter_norm.c */
+
+/* Sets the magnitudes to the norms. The weights and the matrices must have their values. */
+tsr_status tsr__adapter_fill_magnitudes(tsr__adapter *adapter) TSR_NODISCARD;
+/* Multiplies the features in y2, the output with its bias, by the factors of the adapter with
+ * magnitudes that a pass applies, if there is one. */
+tsr_status tsr__adapter_norms_forward(const tsr__linear *linear, tsr__temps *temps,
+                                      tsr_tensor *y2) TSR_NODISCARD;
+/* Replaces *dy2 by its product with the factors, and adds the gradients of the magnitudes. */
+tsr_status tsr__adapter_norms_backward(const tsr__linear *linear, tsr__temps *temps,
+                                       const tsr_tensor *x2, tsr_tensor **dy2) TSR_NODISCARD;
+/* Returns whether a pass applies an adapter with magnitudes. */
+static inline bool tsr__layer_is_normed(const tsr_layer *layer)
+{
+    for (const tsr__adapter *adapter = layer->adapters; adapter; adapter = adapter->next)
+        if (adapter->has_magnitudes && tsr__adapter_is_active(adapter))
+            return true;
+    return false;
+}
+/* weight = g · (weight + scale · B A). */
+tsr_status tsr__adapter_merge_normed(tsr__adapter *adapter, tsr__temps *temps,
+                                     int part) TSR_NODISCARD;
 
 #endif

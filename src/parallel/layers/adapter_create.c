@@ -20,6 +20,7 @@ typedef struct adapters {
     tsr_tensor *contributions;
     tsr__adapter_dropout dropout;
     tsr__adapter_choice choice;
+    uint64_t version; /* of the norms that adapters with magnitudes need */
 } adapters;
 
 static int64_t elements_of(const tsr_parameter *seen)
@@ -61,7 +62,7 @@ static tsr_status give_contributions(adapters *set)
 static void drop_contributions(adapters *set)
 {
     for (int c = 0; c < set->base.child_count; c++)
-        for (int i = 0; i < 2 * TSR__MAX_ADAPTED; i++)
+        for (int i = 0; i < 3 * TSR__MAX_ADAPTED; i++)
             tsr_tensor_destroy(&((tsr__adapter *)set->base.child[c])->contribution[i]);
     tsr_tensor_destroy(&set->contributions);
 }
@@ -116,8 +117,10 @@ tsr_status tsr__adapters_sum(tsr_layer *layer)
 static void finish_adapter(tsr_layer *layer)
 {
     tsr__adapter *adapter = (tsr__adapter *)layer;
-    for (int i = 0; i < 2 * TSR__MAX_ADAPTED; i++)
+    for (int i = 0; i < 3 * TSR__MAX_ADAPTED; i++)
         tsr_tensor_destroy(&adapter->contribution[i]);
+    for (int i = 0; i < TSR__MAX_ADAPTED; i++)
+        tsr_tensor_destroy(&adapter->norm[i]);
     if (!adapter->target)
         return;
     struct tsr__adapter **at = &adapter->target->adapters;
@@ -141,6 +144,7 @@ tsr_status tsr__adapters_create(tsr_group *group, const char *name, bool trainab
 {
     TSR__TRY(tsr__layer_new(&adapters_type, sizeof(adapters), group, name, out));
     (*out)->frozen = !trainable;
+    ((adapters *)*out)->version = 1;
     return TSR_OK;
 }
 
@@ -148,6 +152,11 @@ void tsr__adapters_enable(tsr_layer *layer, bool enabled)
 {
     for (int i = 0; i < layer->child_count; i++)
         ((tsr__adapter *)layer->child[i])->enabled = enabled;
+}
+
+void tsr__adapters_changed(tsr_layer *layer)
+{
+    ((adapters *)layer)->version++;
 }
 
 void tsr__adapters_choose_enabled(tsr_layer *layer)
@@ -178,8 +187,7 @@ void tsr__adapters_set_dropout(tsr_layer *layer, float p, uint64_t seed, uint64_
 
 /* Merging ------------------------------------------------------------------------------------ */
 
-/* The weight that a part belongs to. */
-static tsr__layer_parameter *weight_of(const tsr__adapter *adapter, int part)
+tsr__layer_parameter *tsr__adapter_weight(const tsr__adapter *adapter, int part)
 {
     const tsr_layer *target = adapter->target;
     const int block = adapter->part[part].block;
@@ -193,7 +201,7 @@ static tsr__layer_parameter *weight_of(const tsr__adapter *adapter, int part)
 
 static tsr_status check_merge(const tsr__adapter *adapter, int part)
 {
-    const tsr__layer_parameter *weight = weight_of(adapter, part);
+    const tsr__layer_parameter *weight = tsr__adapter_weight(adapter, part);
     TSR__REQUIRE(weight->seen.tensor, "%s: %s has no memory", adapter->target->who, weight->name);
     const tsr_dtype dtype = tsr_tensor_layout(weight->seen.tensor)->dtype;
     if (tsr__dtype_is_block(dtype))
@@ -230,6 +238,14 @@ static tsr_status merge_experts(tsr_stream *stream, tsr_tensor *weight, const ts
     return status;
 }
 
+static tsr_status merge_normed(tsr__adapter *adapter, int part)
+{
+    tsr__temps temps = {.stream = adapter->base.stream};
+    const tsr_status status = tsr__adapter_merge_normed(adapter, &temps, part);
+    tsr__temps_finish(&temps);
+    return status;
+}
+
 tsr_status tsr__adapters_merge(tsr_layer *layer)
 {
     for (int c = 0; c < layer->child_count; c++)
@@ -243,7 +259,11 @@ tsr_status tsr__adapters_merge(tsr_layer *layer)
             TSR__TRY(tsr__parameter_require(layer->child[c], part->b));
             const tsr_tensor *a = layer->child[c]->parameter[part->a]->seen.tensor,
                              *b = layer->child[c]->parameter[part->b]->seen.tensor;
-            tsr_tensor *weight = weight_of(adapter, i)->seen.tensor;
+            tsr_tensor *weight = tsr__adapter_weight(adapter, i)->seen.tensor;
+            if (adapter->has_magnitudes) {
+                TSR__TRY(merge_normed((tsr__adapter *)layer->child[c], i));
+                continue;
+            }
             TSR__TRY(adapter->kind == TSR__ADAPTER_EXPERTS
                          ? merge_experts(layer->stream, weight, b, a, part->scale)
                          : merge_matrix(layer->stream, weight, b, a, part->scale));
@@ -286,8 +306,8 @@ static tsr_layer *owner_of(tsr_layer *layer, const char *name, int *index)
     return NULL;
 }
 
-/* Adds A or B of a part: [rows, columns] or, with experts, [experts, rows, columns]. It is not
- * divided if shard_dim is -1. */
+/* Adds A or B of a part: [rows, columns] or, with experts, [experts, rows, columns]; with sizes[1]
+ * = 0, magnitudes: [rows]. It is not divided if shard_dim is -1. */
 static tsr_status add_parameter(tsr__adapter *adapter, const char *name, int64_t experts,
                                 const int64_t sizes[2], int shard_dim,
                                 const tsr__division *division, tsr_init kind, const uint64_t *seed)
@@ -305,8 +325,28 @@ static tsr_status add_parameter(tsr__adapter *adapter, const char *name, int64_t
     if (experts > 0)
         spec.shape[spec.ndim++] = experts;
     spec.shape[spec.ndim++] = sizes[0];
-    spec.shape[spec.ndim++] = sizes[1];
+    if (sizes[1] > 0)
+        spec.shape[spec.ndim++] = sizes[1];
     return tsr__parameter_add(&adapter->base, &spec);
+}
+
+/* Adds B (half 1) or the magnitudes (half 2) of all parts: a row or number for each feature of y.
+ */
+static tsr_status add_outputs(tsr__adapter *adapter, const tsr__adapter_part *parts, int half,
+                              const uint64_t *seed)
+{
+    const tsr__linear *linear = tsr__adapter_linear(adapter);
+    const tsr__column_linear *column = (const tsr__column_linear *)linear;
+    for (int i = 0; i < adapter->count; i++) {
+        const char *name = half == 1 ? parts[i].name_b : parts[i].name_m;
+        const tsr__column_block *block =
+            adapter->is_row ? NULL : &column->block[adapter->part[i].block];
+        const int64_t sizes[2] = {block ? block->output_size : linear->output_size,
+                                  half == 1 ? parts[i].rank : 0};
+        TSR__TRY(add_parameter(adapter, name, 0, sizes, !block || block->replicated ? -1 : 0,
+                               block ? &block->division : NULL, TSR_INIT_ZEROS, seed));
+    }
+    return TSR_OK;
 }
 
 static tsr_status add_linear(tsr__adapter *adapter, const tsr__adapter_part *parts,
@@ -314,25 +354,13 @@ static tsr_status add_linear(tsr__adapter *adapter, const tsr__adapter_part *par
 {
     const tsr__linear *linear = tsr__adapter_linear(adapter);
     const tsr__row_linear *row = (const tsr__row_linear *)linear;
-    const tsr__column_linear *column = (const tsr__column_linear *)linear;
     for (int i = 0; i < adapter->a_count; i++)
         TSR__TRY(
             add_parameter(adapter, parts[i].name_a, 0,
                           (int64_t[]){parts[i].rank, linear->input_size}, adapter->is_row ? 1 : -1,
                           adapter->is_row ? &row->weight_division : NULL, TSR_INIT_TORCH, seed));
-    for (int i = 0; i < adapter->count; i++) {
-        if (adapter->is_row) {
-            TSR__TRY(add_parameter(adapter, parts[i].name_b, 0,
-                                   (int64_t[]){linear->output_size, parts[i].rank}, -1, NULL,
-                                   TSR_INIT_ZEROS, seed));
-            continue;
-        }
-        const tsr__column_block *block = &column->block[adapter->part[i].block];
-        TSR__TRY(add_parameter(adapter, parts[i].name_b, 0,
-                               (int64_t[]){block->output_size, parts[i].rank},
-                               block->replicated ? -1 : 0, &block->division, TSR_INIT_ZEROS, seed));
-    }
-    return TSR_OK;
+    TSR__TRY(add_outputs(adapter, parts, 1, seed));
+    return adapter->has_magnitudes ? add_outputs(adapter, parts, 2, seed) : TSR_OK;
 }
 
 /* Adds A of all parts and then B of all parts, divided as the weights are: by experts; or by hidden
@@ -350,7 +378,7 @@ static tsr_status add_mixture(tsr__adapter *adapter, const tsr__adapter_part *pa
             const int which = adapter->part[i].block;
             const bool is_down = which == TSR__MOE_DOWN || which == TSR__MOE_SHARED_DOWN,
                        divided = half == 0 ? is_down : !is_down;
-            const int64_t *shape = weight_of(adapter, i)->seen.global_shape + first,
+            const int64_t *shape = tsr__adapter_weight(adapter, i)->seen.global_shape + first,
                           sizes[2][2] = {{parts[i].rank, shape[1]}, {shape[0], parts[i].rank}};
             const int dim = whole ? 0 : !divided ? -1 : half == 0 ? first + 1 : first;
             TSR__TRY(add_parameter(adapter, half == 0 ? parts[i].name_a : parts[i].name_b, experts,
@@ -378,6 +406,8 @@ static tsr_status allocate(tsr__adapter *adapter)
         tsr__layer_parameter *a = layer->parameter[adapter->part[i].a];
         const int64_t first = adapter->part[i].first;
         status = tsr__parameter_allocate(layer, adapter->part[i].b);
+        if (status == TSR_OK && adapter->has_magnitudes)
+            status = tsr__parameter_allocate(layer, adapter->part[i].m);
         if (status == TSR_OK && i < adapter->a_count)
             status = tsr_tensor_slice(joint, 0, first, first + adapter->part[i].rank, 1,
                                       &a->seen.tensor);
@@ -395,6 +425,8 @@ static tsr_status init_adapter(tsr__adapter *adapter, const adapters *set, tsr_l
     adapter->target = target;
     adapter->dropout = &set->dropout;
     adapter->choice = &set->choice;
+    adapter->version = &set->version;
+    adapter->has_magnitudes = parts[0].name_m != NULL;
     adapter->mask = tsr__hash(TSR__HASH_START, parts[0].name_a, strlen(parts[0].name_a));
     adapter->is_row = target->type->forward == tsr__row_forward;
     adapter->kind = adapter->is_row                          ? TSR__ADAPTER_ROW
@@ -409,6 +441,7 @@ static tsr_status init_adapter(tsr__adapter *adapter, const adapters *set, tsr_l
         adapter->part[i] = (tsr__adapted){.block = blocks[i],
                                           .a = has_a ? i : 0,
                                           .b = adapter->a_count + i,
+                                          .m = adapter->a_count + count + i,
                                           .rank = parts[i].rank,
                                           .first = has_a ? adapter->ranks : 0,
                                           .scale = parts[i].scale};
@@ -421,7 +454,7 @@ static tsr_status init_adapter(tsr__adapter *adapter, const adapters *set, tsr_l
     while (*at)
         at = &(*at)->next;
     *at = adapter;
-    return TSR_OK;
+    return adapter->has_magnitudes && seed ? tsr__adapter_fill_magnitudes(adapter) : TSR_OK;
 }
 
 static tsr_status attach(tsr_layer *set, tsr_layer *target, const tsr__adapter_part *parts,

@@ -93,8 +93,10 @@ static tsr_status column_multiply(tsr__column_linear *column, tsr__temps *temps,
                               .allow_int8 = tsr__group_allows_int8(layer->group),
                               .precision = tsr__group_precision(layer->group, product.weight))));
     }
-    return tsr__layer_is_adapted(layer) ? tsr__adapters_forward(&column->linear, temps, x2, y2)
-                                        : TSR_OK;
+    if (!tsr__layer_is_adapted(layer))
+        return TSR_OK;
+    TSR__TRY(tsr__adapters_forward(&column->linear, temps, x2, y2));
+    return tsr__adapter_norms_forward(&column->linear, temps, y2);
 }
 
 static tsr_status column_forward_with(tsr__column_linear *column, tsr__temps *temps,
@@ -363,6 +365,15 @@ static tsr_status adapters_backward(backward_pass *pass, const tsr_tensor *dy2, 
     return tsr__adapters_backward(&pass->column->linear, pass->temps, dy2, x2, dx2);
 }
 
+/* Multiplies *dy2 by the factors of an adapter with magnitudes. */
+static tsr_status norms_backward(backward_pass *pass, tsr_tensor **dy2)
+{
+    tsr_tensor *x2;
+    TSR__TRY(tsr_request_wait(&pass->gathering));
+    TSR__TRY(tsr__temp_flatten(pass->temps, pass->full_x, &x2));
+    return tsr__adapter_norms_backward(&pass->column->linear, pass->temps, x2, dy2);
+}
+
 /* Computes this rank's contribution to the gradient of x, and starts to sum the contributions of
  * all ranks. */
 static tsr_status start_reducing(backward_pass *pass, const tsr_tensor *dy2)
@@ -414,6 +425,8 @@ static tsr_status run_backward(backward_pass *pass, const tsr_tensor *dy, tsr_te
         const tsr__division *own = &column->block[0].division;
         TSR__TRY(tsr__temp_slice(pass->temps, dy2, 1, own->first, own->length, &dy2));
     }
+    if (tsr__layer_is_normed(layer))
+        TSR__TRY(norms_backward(pass, &dy2));
     if (dx)
         TSR__TRY(start_reducing(pass, dy2));
     else if (tsr__layer_is_adapted(layer))

@@ -15,6 +15,7 @@
  *     adapter_create.c        creates sets of adapters
  *     delta_net_create.c      creates delta nets
  *     delta_net.c             their passes
+ *     adapter_norm.c          adapters with magnitudes (DoRA)
  *     moe.c                   creates a mixture of experts
  *     moe_forward.c           its forward pass
  *     moe_backward.c          its backward pass

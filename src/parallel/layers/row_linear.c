@@ -124,6 +124,10 @@ static tsr_status multiply_reduced(tsr__row_linear *row, tsr__temps *temps, cons
     if (shards.dim >= 0)
         y.shape[shards.dim] = shards.length;
     TSR__TRY(tsr__temp_new(temps, whole.dtype, y.ndim, y.shape, out));
+    const bool normed = tsr__layer_is_normed(layer); /* the factors come before `added` */
+    TSR__REQUIRE(!normed || shards.dim != y.ndim - 1,
+                 "%s: with magnitudes (DoRA), the ranks cannot divide the features of y",
+                 layer->who);
     tsr_tensor *bias = row->linear.has_bias ? layer->parameter[1]->seen.tensor : NULL;
     if (bias && shards.dim == y.ndim - 1)
         TSR__TRY(tsr__temp_slice(temps, bias, 0, row->output_division.first, shards.length, &bias));
@@ -133,13 +137,19 @@ static tsr_status multiply_reduced(tsr__row_linear *row, tsr__temps *temps, cons
         .activation = in->activation,
         .weight = layer->parameter[0]->seen.tensor,
         .bias = bias,
-        .added = in->added,
+        .added = normed ? NULL : in->added,
         .y = *out,
         .whole = &whole,
         .dim = shards.dim,
         .sizes = shards.sizes,
     };
-    return tsr__product_reduced(row, temps, &product);
+    TSR__TRY(tsr__product_reduced(row, temps, &product));
+    if (!normed)
+        return TSR_OK;
+    tsr_tensor *y2;
+    TSR__TRY(tsr__temp_flatten(temps, *out, &y2));
+    TSR__TRY(tsr__adapter_norms_forward(&row->linear, temps, y2));
+    return in->added ? tsr_axpy(layer->stream, *out, 1, in->added) : TSR_OK;
 }
 
 static tsr_status row_forward_with(tsr__row_linear *row, tsr__temps *temps, const row_operands *in,
@@ -310,6 +320,10 @@ static tsr_status run_backward(backward_pass *pass, const tsr_layer_saved *saved
     tsr_tensor *dy2, *x2, *result = NULL;
     TSR__TRY(whole_gradient(pass, dy, &dy2));
     pass->full_x = saved->gathered_x ? saved->gathered_x : saved->x;
+    if (tsr__layer_is_normed(layer)) {
+        TSR__TRY(local_features(row, pass->temps, pass->full_x, &x2));
+        TSR__TRY(tsr__adapter_norms_backward(&row->linear, pass->temps, x2, &dy2));
+    }
     if (dx)
         TSR__TRY(input_gradient(pass, dy2, &result));
     else if (tsr__layer_is_adapted(layer))
