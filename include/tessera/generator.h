@@ -99,7 +99,8 @@ typedef void (*tsr_logits_fn)(void *user, int sequence, int64_t position, const 
 typedef enum tsr_draft {
     TSR_DRAFT_NONE = 0,
     /* from the text so far: what followed its last two to four tokens when they occurred before */
-    TSR_DRAFT_NGRAM = 1
+    TSR_DRAFT_NGRAM = 1,
+    TSR_DRAFT_MODEL = 2 /* from a smaller model, draft_model */
 } tsr_draft;
 
 typedef struct tsr_generator_params {
@@ -164,6 +165,21 @@ typedef struct tsr_generator_params {
      * of the faster kind. Must be the same on all ranks. */
     tsr_draft draft;
     int draft_tokens; /* at most TSR_MAX_DRAFT_TOKENS; 0: 4 */
+    /* With TSR_DRAFT_MODEL: a model with the same vocabulary and one stage. Either all ranks of
+     * `model` have it, which then must have one stage, and divide it in a group of their own; or
+     * rank 0 of the last stage has it alone, in a group of one rank, and sends the drafts with the
+     * tokens that it chooses; the other ranks then give NULL. It must outlive the generator, which
+     * has a second cache of the same number of tokens for it. */
+    tsr_model *draft_model;
+    /* With TSR_DRAFT_MODEL: drafts of sequences with a temperature are drawn, too, and are accepted
+     * as in "Fast Inference from Transformers via Speculative Decoding" (Leviathan et al. 2023):
+     * with the probability p / q, if that is less than 1, where q is that of the draft by the
+     * draft_model and p that by the model, both after the filters of tsr_sampling_params. If one is
+     * not, its token is drawn from the tokens where p > q, with probabilities p − q. More drafts
+     * are accepted, and the tokens have the same distribution as without drafts; but they are other
+     * tokens, and depend on how many drafts passes have. Sequences with a grammar are as without
+     * this. Must be the same on all ranks. */
+    bool rejection_sampling;
 } tsr_generator_params;
 #define tsr_generator_params(...)                                                                  \
     (&(tsr_generator_params){.struct_size = sizeof(tsr_generator_params), __VA_ARGS__})
@@ -285,7 +301,9 @@ TSR_API const tsr_generated *tsr_generator_token(const tsr_generator *generator,
 
 /* Ends all sequences on all ranks at the next step, with TSR_FINISH_INTERRUPT. It is enough that
  * one rank calls it. If no sequence is left to continue at the next step, the interrupt has no
- * effect. Safe in signal handlers and other threads. */
+ * effect. With drafts and several ranks, tokens that a pass has already given for later steps come
+ * first, at most TSR_MAX_DRAFT_TOKENS of each sequence. Safe in signal handlers and other threads.
+ */
 TSR_API void tsr_generator_interrupt(tsr_generator *generator);
 
 typedef struct tsr_generator_stats {
@@ -305,6 +323,9 @@ typedef struct tsr_generator_stats {
     int64_t running, waiting, pages, free_pages, prefix_pages;
     /* With `draft`: drafts that were computed, and those of them that were chosen. */
     uint64_t drafted_tokens, accepted_tokens;
+    /* Passes for generated tokens: those that had drafts, and the others; and the time that this
+     * rank's draft_model took, which is also in the times above. */
+    uint64_t drafted_passes, plain_passes, draft_ns;
 } tsr_generator_stats;
 /* Errors: TSR_ERR_INVALID for a NULL. */
 TSR_API TSR_NODISCARD tsr_status tsr_generator_get_stats(const tsr_generator *generator,

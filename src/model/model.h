@@ -44,6 +44,8 @@ tsr_status tsr__model_divide(tsr_model *model, const tsr__weights *weights,
 /* Replaces values[count] by the largest of all ranks of all stages. */
 tsr_status tsr__model_all_max(const tsr_model *model, int32_t *values,
                               uint64_t count) TSR_NODISCARD;
+/* Returns whether this rank chooses the tokens: rank 0 of the last stage does. */
+bool tsr__model_chooses(const tsr_model *model);
 /* Copies data from the last stage to all stages. */
 tsr_status tsr__model_from_last(const tsr_model *model, void *data, uint64_t count,
                                 tsr_dtype dtype) TSR_NODISCARD;

@@ -169,6 +169,11 @@ tsr_status tsr__model_all_max(const tsr_model *m, int32_t *values, uint64_t coun
     return TSR_OK;
 }
 
+bool tsr__model_chooses(const tsr_model *m)
+{
+    return m->is_last && tsr_group_rank(m->group) == 0;
+}
+
 tsr_status tsr__model_from_last(const tsr_model *m, void *data, uint64_t count, tsr_dtype dtype)
 {
     return m->stages ? tsr_comm_broadcast(m->stages, data, count, dtype,

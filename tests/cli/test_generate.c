@@ -297,6 +297,85 @@ START_TEST(mistakes_are_named)
 }
 END_TEST
 
+/* Writes MODEL to a folder, with another text of one token. */
+static void write_renamed(const folder *in, char *path)
+{
+    enum { SIZE = 700 * 1024 };
+    static char data[SIZE];
+    static const char token[] = "\xe2\x96\x81time";
+    FILE *file = fopen(MODEL, "rb");
+    ck_assert_ptr_nonnull(file);
+    const size_t size = fread(data, 1, sizeof data, file);
+    fclose(file);
+    size_t at = 0;
+    while (at + sizeof token < size && memcmp(data + at, token, sizeof token - 1) != 0)
+        at++;
+    ck_assert_msg(at + sizeof token < size && size < SIZE, "no token");
+    data[at + 3] = 'T';
+    folder_write(in, "renamed.gguf", data, size, path);
+}
+
+START_TEST(drafts_of_a_model_change_no_text)
+{
+    tool_result text = tool_run("generate " MODEL " -p Once --max-tokens 60 --temperature 0.5");
+    ck_assert_int_eq(text.exit_code, 0);
+    char arguments[512];
+    for (int i = 0; i < (TEST_HAVE_UCX ? 3 : 1); i++) {
+        snprintf(arguments, sizeof arguments,
+                 "%sgenerate " MODEL " -p Once --max-tokens 60 --temperature 0.5 --draft "
+                 "" FOLDER ":3%s",
+                 i > 0 ? "launch --no-prefix -n 2 -- " TEST_TOOL " " : "",
+                 i > 1 ? " --draft-ranks all" : "");
+        tool_prints(arguments, text.out);
+    }
+    tool_result_free(&text);
+    json_t *document = tool_json("generate " MODEL " -p Once --max-tokens 30 --draft " MODEL
+                                 " --draft-rejection --temperature 1.5 --json",
+                                 "tessera.generate");
+    const json_t *timings = tool_member(document, "timings");
+    ck_assert_double_gt(tool_number(timings, "drafted_tokens"), 0);
+    ck_assert_double_eq(tool_number(timings, "accepted_tokens"),
+                        tool_number(timings, "drafted_tokens")); /* by the same model */
+    ck_assert_double_gt(tool_number(timings, "drafted_passes"), 0);
+    ck_assert_double_gt(tool_number(timings, "draft_s"), 0);
+    ck_assert_double_eq(tool_number(timings, "drafted_passes") +
+                            tool_number(timings, "plain_passes") +
+                            tool_number(timings, "accepted_tokens"),
+                        29);
+    json_decref(document);
+}
+END_TEST
+
+START_TEST(wrong_drafts_are_named)
+{
+    tool_refuses("generate x --ids 1 --draft ngram:16",
+                 "tessera: generate: --draft takes 1 to 15 tokens, not '16'\n");
+    tool_refuses("generate x --ids 1 --draft :3",
+                 "tessera: generate: --draft takes ngram, ngram:N, a model or MODEL:N, not ':3'\n");
+    tool_refuses("generate x --ids 1 --draft ngram:x",
+                 "tessera: generate: --draft takes ngram, ngram:N, a model or MODEL:N, not "
+                 "'ngram:x'\n");
+    tool_refuses("generate x --ids 1 --draft y --draft-ranks two",
+                 "tessera: generate: --draft-ranks takes one or all, not 'two'\n");
+    tool_refuses("generate x --ids 1 --draft-ranks all",
+                 "tessera: generate: --draft-ranks needs --draft MODEL\n");
+    tool_refuses("chat x --draft ngram --draft-rejection",
+                 "tessera: chat: --draft-rejection needs --draft MODEL\n");
+    tool_refuses("serve x --draft y --draft-ranks all --stages 2",
+                 "tessera: serve: --draft-ranks all needs a model without --stages\n");
+    tool_fails("generate " MODEL " --ids 1 --draft /proc/nowhere",
+               "generate: --draft /proc/nowhere: model: cannot open /proc/nowhere: No such file");
+    tool_fails("generate " MODEL " --ids 1 --draft " TEST_DATA "/training/sft_model",
+               "sft_model: its vocabulary has 40 tokens, that of the model 512\n");
+    char path[160], arguments[512];
+    folder in = folder_create();
+    write_renamed(&in, path);
+    snprintf(arguments, sizeof arguments, "generate " MODEL " --ids 1 --draft %s", path);
+    tool_fails(arguments, "is '\xe2\x96\x81Time', but that of the model is '\xe2\x96\x81time'\n");
+    folder_destroy(&in);
+}
+END_TEST
+
 START_TEST(a_long_context_is_noted)
 {
     static const char note[] = "tessera: note: --context is 513, but the model was made for 512 "
@@ -442,6 +521,8 @@ TESTS(generate)
     tcase_add_test(tests, speeds_and_ends_are_told);
     tcase_add_test(tests, standard_input_is_a_prompt);
     tcase_add_test(tests, mistakes_are_named);
+    tcase_add_test(tests, drafts_of_a_model_change_no_text);
+    tcase_add_test(tests, wrong_drafts_are_named);
     tcase_add_test(tests, a_long_context_is_noted);
     tcase_add_test(tests, a_full_disk_ends_the_text);
     tcase_add_test(tests, an_interrupt_ends_the_text);

@@ -28,6 +28,7 @@ static void close_family(void)
 
 static int draft_tokens; /* of the generators; 0: no drafts */
 static tsr_generator_stats drafted;
+static bool compares_drafts; /* texts are compared with those of drafts */
 
 static tsr_generator *generator_of(int sequences, int64_t cache_tokens, int ahead)
 {
@@ -105,7 +106,8 @@ static void tell(int ahead, const tsr_sampling_params *sampling, int32_t stop, s
     add_sequence(generator, 3, sampling, 12, -1);
     for (int i = 0; i < 4; i++)
         note(generator, s);
-    if (my_rank == ranks - 1)
+    /* With several ranks, tokens that have been chosen ahead come first (draft_model.c). */
+    if (my_rank == ranks - 1 && (ranks == 1 || !compares_drafts))
         tsr_generator_interrupt(generator);
     note(generator, s);
     OK(tsr_generator_continue(generator, 0, 1, more, 0)); /* until the context is full */
@@ -171,6 +173,7 @@ CASE(draft_same, "draft: the same tokens, ends and lengths as without")
     static story want, got;
     uint64_t right = 0, all = 0;
     open_family(3);
+    compares_drafts = true;
     for (size_t p = 0; p < sizeof samplings / sizeof *samplings; p++) {
         tsr_sampling_params sampling = samplings[p];
         sampling.struct_size = sizeof sampling;
@@ -186,6 +189,7 @@ CASE(draft_same, "draft: the same tokens, ends and lengths as without")
         }
     }
     draft_tokens = 0;
+    compares_drafts = false;
     CHECK(right > 0 && right < all, "%llu of %llu drafts were right; some must be, not all",
           (unsigned long long)right, (unsigned long long)all);
     close_family();
@@ -277,9 +281,9 @@ CASE(draft_refusals, "draft: wrong params")
 {
     tsr_generator *generator = NULL;
     open_family(3);
-    FAILS(tsr_generator_create(tsr_generator_params(.model = model, .draft = (tsr_draft)2),
+    FAILS(tsr_generator_create(tsr_generator_params(.model = model, .draft = (tsr_draft)3),
                                &generator),
-          TSR_ERR_INVALID, "generator: draft is 2, not a tsr_draft");
+          TSR_ERR_INVALID, "generator: draft is 3, not a tsr_draft");
     FAILS(tsr_generator_create(tsr_generator_params(.model = model, .draft = TSR_DRAFT_NGRAM,
                                                     .draft_tokens = TSR_MAX_DRAFT_TOKENS + 1),
                                &generator),

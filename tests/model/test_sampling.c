@@ -192,10 +192,24 @@ START_TEST(draws_are_numbers_of_philox)
 }
 END_TEST
 
+/* Returns chi² of counts[COUNT] of draws with these probabilities. */
+static double chi_of(const int *counts, const double *probabilities, int draws)
+{
+    double chi = 0;
+    for (int i = 0; i < COUNT; i++) {
+        const double expected = probabilities[i] * draws;
+        if (expected == 0)
+            ck_assert_int_eq(counts[i], 0);
+        else
+            chi += (counts[i] - expected) * (counts[i] - expected) / expected;
+    }
+    return chi;
+}
+
 START_TEST(draws_have_the_probabilities)
 {
     const tsr_sampling_params params = {.struct_size = sizeof params, .temperature = 1, .seed = 4};
-    double probabilities[COUNT], chi = 0;
+    double probabilities[COUNT];
     int counts[COUNT] = {0};
     const int draws = 20000;
     ck_assert_ok(tsr__sampling_probabilities(&params, COUNT, some, 0, NULL, probabilities));
@@ -204,13 +218,7 @@ START_TEST(draws_have_the_probabilities)
         ck_assert_ok(tsr_sampling_draw(&params, (uint64_t)i, 3, COUNT, some, 0, NULL, &token));
         counts[token]++;
     }
-    for (int i = 0; i < COUNT; i++) {
-        const double expected = probabilities[i] * draws;
-        if (expected == 0)
-            ck_assert_int_eq(counts[i], 0);
-        else
-            chi += (counts[i] - expected) * (counts[i] - expected) / expected;
-    }
+    const double chi = chi_of(counts, probabilities, draws);
     ck_assert_msg(chi < 23.5, "chi² of 4 degrees of freedom is %g", chi); /* p = 1e-4 */
 }
 END_TEST
@@ -366,6 +374,54 @@ START_TEST(ranks_gather_what_they_cannot_draw)
 }
 END_TEST
 
+/* Drafts are drawn from other logits, and accepted or replaced. */
+START_TEST(accepted_drafts_have_the_probabilities)
+{
+    static const float other[3][COUNT] = {
+        {0, 0, 0, 0, 0, 0}, {3, -1, 0.5F, -INFINITY, 1, 2}, {-2, 4, -INFINITY, 0, -1, 3}};
+    const tsr_sampling_params all[2] = {
+        {.struct_size = sizeof *all, .temperature = 1, .seed = 4},
+        {.struct_size = sizeof *all, .temperature = 0.7, .top_p = 0.9, .seed = 8}};
+    const tsr_sampling_params *params = &all[_i / 3];
+    const int draws = 20000;
+    double probabilities[COUNT], drafts[COUNT], accepted = 0, same = 0;
+    int counts[COUNT] = {0}, drafted[COUNT] = {0};
+    ck_assert_ok(tsr__sampling_probabilities(params, COUNT, some, 0, NULL, probabilities));
+    for (int i = 0; i < draws; i++) {
+        int32_t draft = -1, token = -1;
+        ck_assert_ok(tsr__sampling_draft(params, (uint64_t)i, 3, COUNT, other[_i % 3], 0, NULL,
+                                         drafts, &draft));
+        ck_assert_ok(tsr__sampling_accept(params, (uint64_t)i, 3, COUNT, some, 0, NULL, draft,
+                                          drafts, &token));
+        drafted[draft]++;
+        counts[token]++;
+        accepted += token == draft;
+    }
+    for (int i = 0; i < COUNT; i++)
+        same += probabilities[i] < drafts[i] ? probabilities[i] : drafts[i];
+    const double chi = chi_of(counts, probabilities, draws),
+                 of_drafts = chi_of(drafted, drafts, draws);
+    ck_assert_msg(chi < 25.7 && of_drafts < 25.7, /* p = 1e-4 */
+                  "chi² of 5 degrees of freedom is %g, and that of drafts %g", chi, of_drafts);
+    /* as many as any method can accept; within 4 standard deviations */
+    ck_assert_double_eq_tol(accepted / draws, same, 4 * sqrt(0.25 / draws));
+}
+END_TEST
+
+START_TEST(same_drafts_are_accepted)
+{
+    const tsr_sampling_params *params = tsr_sampling_params(.temperature = 1.3, .seed = 2);
+    double drafts[COUNT];
+    for (uint64_t i = 0; i < 200; i++) {
+        int32_t draft = -1, token = -2;
+        ck_assert_ok(tsr__sampling_draft(params, i, 5, COUNT, some, 0, NULL, drafts, &draft));
+        ck_assert_ok(
+            tsr__sampling_accept(params, i, 5, COUNT, some, 0, NULL, draft, drafts, &token));
+        ck_assert_int_eq(token, draft);
+    }
+}
+END_TEST
+
 /* Errors --------------------------------------------------------------------------------------- */
 
 START_TEST(wrong_params_are_named)
@@ -439,6 +495,8 @@ TESTS(sampling)
     tcase_add_test(tests, draws_have_the_probabilities);
     tcase_add_test(tests, ranks_draw_the_tokens_of_one);
     tcase_add_test(tests, ranks_gather_what_they_cannot_draw);
+    tcase_add_loop_test(tests, accepted_drafts_have_the_probabilities, 0, 6);
+    tcase_add_test(tests, same_drafts_are_accepted);
     tcase_add_test(tests, wrong_params_are_named);
     tcase_add_test(tests, wrong_logits_are_named);
 }

@@ -55,5 +55,8 @@ int chat_options_read(int argc, char **argv)
     if (chat_chosen.grammar.grammar != NULL && chat_chosen.grammar.schema != NULL)
         return cli_usage_error("chat: --grammar and --json-schema exclude each other");
     inference_chosen.model = words[0];
+    const char *draft = inference_check_draft();
+    if (draft != NULL)
+        return cli_usage_error("chat: %s", draft);
     return CLI_DONE;
 }

@@ -143,5 +143,8 @@ int generate_options_read(int argc, char **argv)
     if (generate_chosen.grammar.grammar != NULL && generate_chosen.grammar.schema != NULL)
         return cli_usage_error("generate: --grammar and --json-schema exclude each other");
     inference_chosen.model = words[0];
+    const char *draft = inference_check_draft();
+    if (draft != NULL)
+        return cli_usage_error("generate: %s", draft);
     return CLI_DONE;
 }

@@ -110,6 +110,9 @@ static void add_timings(json_t *document, const generate_summary *summary,
     add_rate(object, "generated_tokens_per_s", stats->generated_tokens, stats->generated_ns);
     cli_json_u64(object, "drafted_tokens", stats->drafted_tokens);
     cli_json_u64(object, "accepted_tokens", stats->accepted_tokens);
+    cli_json_u64(object, "drafted_passes", stats->drafted_passes);
+    cli_json_u64(object, "plain_passes", stats->plain_passes);
+    cli_json_real(object, "draft_s", (double)stats->draft_ns * 1e-9);
 }
 
 void generate_print_json(const generate_summary *summary, int count, const generate_result *results)
@@ -164,8 +167,10 @@ void generate_print_stats(const generate_summary *summary)
     cli_say("generate: loaded in %s; prompt: %s; text: %s",
             cli_duration((double)model.open_ns, load), prompt, text);
     if (stats->drafted_tokens > 0)
-        cli_say("generate: %" PRIu64 " of %" PRIu64 " drafts were right", stats->accepted_tokens,
-                stats->drafted_tokens);
+        cli_say("generate: %" PRIu64 " of %" PRIu64 " drafts were right; %" PRIu64
+                " passes with drafts, %" PRIu64 " without",
+                stats->accepted_tokens, stats->drafted_tokens, stats->drafted_passes,
+                stats->plain_passes);
 }
 
 void generate_note_ends(int64_t context, int count, const generate_result *results)

@@ -11,10 +11,19 @@
 #include "cli/lib/stages.h"
 #include "tessera/tessera.h"
 
+/* Which ranks have the model that finds drafts. */
+typedef enum inference_draft_ranks {
+    INFERENCE_DRAFT_ONE, /* the one that chooses the tokens */
+    INFERENCE_DRAFT_ALL  /* all of them divide it */
+} inference_draft_ranks;
+
 /* Where drafts of the next tokens come from, and how many a pass has; 0: the default. */
 typedef struct inference_draft {
     tsr_draft from;
     int tokens;
+    char *path; /* of the model; free it with free() */
+    inference_draft_ranks ranks;
+    bool rejection;
 } inference_draft;
 
 /* An adapter of --lora: PATH or PATH:SCALE, or with a name NAME=PATH. */
@@ -95,9 +104,18 @@ extern inference_options inference_chosen;
      "stages)",                                                                                    \
      .integer = &inference_chosen.prefill, .low = 1, .high = 1 << 20},                             \
     {"draft", "HOW",                                                                               \
-     "compute several tokens in one pass where the text so far suggests what follows: 'ngram', or " \
-     "'ngram:N' for up to N of them (default: none); the text is the same",                        \
+     "compute several tokens in one pass, up to N: those that followed the same text before "      \
+     "('ngram' or 'ngram:N'), or those of a small model with the same vocabulary (MODEL or "       \
+     "MODEL:N) (default: none); the text is the same",                                             \
      .read = inference_read_draft, .user = &inference_chosen.draft},                               \
+    {"draft-ranks", "WHICH",                                                                       \
+     "the model of --draft is on one rank, which sends its drafts, or is divided over all "        \
+     "(default: one)",                                                                             \
+     .read = inference_read_draft_ranks, .user = &inference_chosen.draft},                         \
+    {"draft-rejection", NULL,                                                                      \
+     "accept more drafts of a model by rejection sampling; the text is another one, with the "     \
+     "same distribution",                                                                          \
+     .flag = &inference_chosen.draft.rejection},                                                   \
     {"allow-int8", NULL,                                                                           \
      "round activations to 8 bits where a GPU multiplies them faster, for q4_0, q5_0 and q8_0",    \
      .flag = &inference_chosen.allow_int8},                                                        \
@@ -147,8 +165,11 @@ extern char inference_format_help[600];
 void inference_list_formats(void);
 bool inference_read_format(void *user, const char *text, char *problem, size_t size);
 
-/* Reads the option --draft into an inference_draft. */
+/* Read --draft and --draft-ranks into an inference_draft. */
 bool inference_read_draft(void *user, const char *text, char *problem, size_t size);
+bool inference_read_draft_ranks(void *user, const char *text, char *problem, size_t size);
+/* Returns what is wrong with options that have been read, or NULL. */
+const char *inference_check_draft(void);
 
 /* Returns params for choosing tokens. */
 tsr_sampling_params inference_sampling(void);
@@ -199,6 +220,8 @@ typedef struct inference_job {
     tsr_stream *stream;
     tsr_group *group;
     tsr_model *model;
+    tsr_group *draft_group; /* of draft_model; NULL: this rank has none, or `group` has its ranks */
+    tsr_model *draft_model; /* of --draft; NULL: this rank has none */
     tsr_lora *adapters[INFERENCE_MAX_ADAPTERS]; /* those of --lora, in their order */
     int64_t context;                            /* tokens of the longest sequence */
     bool first;                                 /* this is rank 0, which prints */
@@ -217,7 +240,10 @@ tsr_status inference_join(inference_job *job);
  * is less, the context for which the model was trained. If --context is longer than that, rank 0
  * prints a note. The caller must call inference_close even if this fails. */
 tsr_status inference_open(inference_job *job, int64_t context, int64_t cache_tokens, int sequences);
-/* Closes the model and its group. inference_open opens it again, on the ranks of `comm`. */
+/* Opens the model of --draft on the ranks that have it; the others get TSR_OK. inference_open does
+ * this. `tokenizer` is the model's, or NULL. */
+tsr_status inference_open_draft(inference_job *job, const tsr_tokenizer *tokenizer, int sequences);
+/* Closes the models and their groups. inference_open opens it again, on the ranks of `comm`. */
 void inference_close_model(inference_job *job);
 void inference_close(inference_job *job);
 /* Returns the sentence that describes the last error. */

@@ -197,6 +197,17 @@ static tsr_status load_adapters(inference_job *j)
     return status;
 }
 
+static tsr_status open_draft(inference_job *j, int sequences)
+{
+    tsr_tokenizer *tokenizer = NULL;
+    if (inference_chosen.draft.from != TSR_DRAFT_MODEL)
+        return TSR_OK;
+    (void)!inference_open_tokenizer(&tokenizer); /* the model may have none */
+    const tsr_status status = inference_open_draft(j, tokenizer, sequences);
+    tsr_tokenizer_close(&tokenizer);
+    return status;
+}
+
 static tsr_status create_groups(inference_job *j)
 {
     cli_stages *stages = &inference_chosen.stages;
@@ -257,6 +268,8 @@ tsr_status inference_open(inference_job *j, int64_t context, int64_t cache_token
     if (status == TSR_OK)
         status = load_adapters(j);
     if (status == TSR_OK)
+        status = open_draft(j, sequences);
+    if (status == TSR_OK)
         note_long_context(j);
     return status;
 }
@@ -265,7 +278,9 @@ void inference_close_model(inference_job *j)
 {
     for (int i = INFERENCE_MAX_ADAPTERS - 1; i >= 0; i--)
         tsr_lora_destroy(&j->adapters[i]);
+    tsr_model_close(&j->draft_model);
     tsr_model_close(&j->model);
+    tsr_group_destroy(&j->draft_group);
     tsr_group_destroy(&j->group);
     tsr_comm_destroy(&j->stages);
 }

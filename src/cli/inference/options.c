@@ -73,6 +73,8 @@ void inference_free_adapters(void)
         free(inference_chosen.adapters[i].path);
     }
     inference_chosen.adapter_count = 0;
+    free(inference_chosen.draft.path);
+    inference_chosen.draft.path = NULL;
 }
 
 tsr_sampling_params inference_sampling(void)
@@ -89,18 +91,55 @@ tsr_sampling_params inference_sampling(void)
 
 bool inference_read_draft(void *user, const char *text, char *problem, size_t size)
 {
-    static const char name[] = "ngram";
+    static const char ngram[] = "ngram";
     inference_draft *draft = user;
-    const size_t length = sizeof name - 1;
+    const char *colon = strrchr(text, ':');
+    size_t length = strlen(text);
     int64_t tokens = 0;
-    const bool named = strncmp(text, name, length) == 0;
-    if (!named || (text[length] != '\0' &&
-                   (text[length] != ':' ||
-                    !cli_read_integer(text + length + 1, 1, TSR_MAX_DRAFT_TOKENS, &tokens)))) {
-        snprintf(problem, size, "takes ngram, or ngram:N with N from 1 to %d, not '%.40s'",
-                 TSR_MAX_DRAFT_TOKENS, text);
+    if (colon != NULL && cli_read_integer(colon + 1, INT32_MIN, INT32_MAX, &tokens)) {
+        length = (size_t)(colon - text);
+        if (tokens < 1 || tokens > TSR_MAX_DRAFT_TOKENS) {
+            snprintf(problem, size, "takes 1 to %d tokens, not '%.40s'", TSR_MAX_DRAFT_TOKENS,
+                     colon + 1);
+            return false;
+        }
+    }
+    if (length == 0 || (strncmp(text, "ngram:", 6) == 0 && length > 5)) {
+        snprintf(problem, size, "takes ngram, ngram:N, a model or MODEL:N, not '%.40s'", text);
         return false;
     }
-    *draft = (inference_draft){TSR_DRAFT_NGRAM, (int)tokens};
+    free(draft->path);
+    draft->path = NULL;
+    draft->from = TSR_DRAFT_NGRAM;
+    draft->tokens = (int)tokens;
+    if (length == sizeof ngram - 1 && strncmp(text, ngram, length) == 0)
+        return true;
+    draft->from = TSR_DRAFT_MODEL;
+    draft->path = cli_alloc(length + 1, 1);
+    memcpy(draft->path, text, length);
     return true;
+}
+
+bool inference_read_draft_ranks(void *user, const char *text, char *problem, size_t size)
+{
+    inference_draft *draft = user;
+    const bool all = strcmp(text, "all") == 0;
+    if (!all && strcmp(text, "one") != 0) {
+        snprintf(problem, size, "takes one or all, not '%.40s'", text);
+        return false;
+    }
+    draft->ranks = all ? INFERENCE_DRAFT_ALL : INFERENCE_DRAFT_ONE;
+    return true;
+}
+
+const char *inference_check_draft(void)
+{
+    const inference_draft *draft = &inference_chosen.draft;
+    if (draft->from == TSR_DRAFT_MODEL)
+        return draft->ranks == INFERENCE_DRAFT_ALL && inference_chosen.stages.count > 1
+                   ? "--draft-ranks all needs a model without --stages"
+                   : NULL;
+    return draft->ranks == INFERENCE_DRAFT_ALL ? "--draft-ranks needs --draft MODEL"
+           : draft->rejection                  ? "--draft-rejection needs --draft MODEL"
+                                               : NULL;
 }

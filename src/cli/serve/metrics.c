@@ -71,6 +71,10 @@ void serve_metrics_write(const serve_server *s, serve_text *out)
               "Tokens of prompts that were computed, some of them again.", s->stats.prompt_tokens);
     add_value(out, "draft_tokens_total", "counter", "Drafts of tokens that were computed.",
               s->stats.drafted_tokens);
+    add_value(out, "drafted_passes_total", "counter", "Passes for tokens that had drafts.",
+              s->stats.drafted_passes);
+    add_value(out, "plain_passes_total", "counter", "Passes for tokens without drafts.",
+              s->stats.plain_passes);
     add_value(out, "draft_tokens_accepted_total", "counter", "Drafts that were chosen.",
               s->stats.accepted_tokens);
     add_value(out, "preemptions_total", "counter",

@@ -90,5 +90,8 @@ int serve_options_read(int argc, char **argv)
                                "; it must be a multiple of 64, or less",
                                serve_chosen.piece);
     inference_chosen.model = words[0];
+    const char *draft = inference_check_draft();
+    if (draft != NULL)
+        return cli_usage_error("serve: %s", draft);
     return CLI_DONE;
 }

@@ -97,6 +97,8 @@ static tsr_status open_part(serve_server *s)
                                  .cache_tokens = cache_tokens, .prefill = inference_chosen.prefill,
                                  .piece = serve_chosen.piece, .draft = inference_chosen.draft.from,
                                  .draft_tokens = inference_chosen.draft.tokens,
+                                 .draft_model = s->job.draft_model,
+                                 .rejection_sampling = inference_chosen.draft.rejection,
                                  .prefix_cache = !serve_chosen.no_prefix_cache),
             &s->generator);
     return status;

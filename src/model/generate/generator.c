@@ -80,6 +80,39 @@ static tsr_status check_long(const tsr_generator_params *p)
     return TSR_OK;
 }
 
+static tsr_status check_draft_model(const tsr_generator_params *p)
+{
+    const tsr_model *m = p->model, *draft = p->draft_model;
+    const int rank = tsr_group_rank(m->group), ranks = tsr_group_size(m->group);
+    const bool by_model = p->draft == TSR_DRAFT_MODEL, chooses = tsr__model_chooses(m);
+    TSR__REQUIRE(by_model || (!draft && !p->rejection_sampling),
+                 "generator: %s needs draft TSR_DRAFT_MODEL, but draft is %d",
+                 draft ? "draft_model" : "rejection_sampling", (int)p->draft);
+    if (!by_model)
+        return TSR_OK;
+    TSR__REQUIRE(draft || !chooses, "generator: draft_model is NULL on rank 0 of the last stage");
+    if (!draft)
+        return TSR_OK;
+    const int of_draft = tsr_group_size(draft->group);
+    TSR__REQUIRE(draft->stage_count == 1,
+                 "generator: draft_model has %d stages; only 1 is possible", draft->stage_count);
+    TSR__REQUIRE(of_draft == 1 || (of_draft == ranks && tsr_group_rank(draft->group) == rank &&
+                                   m->stage_count == 1),
+                 "generator: draft_model has rank %d of %d, but the model rank %d of %d in %d "
+                 "stages; rank 0 alone, or all ranks of a model without stages can have it",
+                 tsr_group_rank(draft->group), of_draft, rank, ranks, m->stage_count);
+    TSR__REQUIRE(
+        of_draft > 1 || chooses,
+        "generator: draft_model is not divided, but this is rank %d of stage %d; only rank "
+        "0 of the last stage can have it",
+        rank, m->stage);
+    TSR__REQUIRE(draft->config->vocabulary == m->config->vocabulary,
+                 "generator: the vocabulary of draft_model has %" PRId64
+                 " tokens, that of the model %" PRId64,
+                 draft->config->vocabulary, m->config->vocabulary);
+    return TSR_OK;
+}
+
 static tsr_status check_params(tsr_generator_params *p)
 {
     const tsr_model_config *c = p->model->config;
@@ -119,13 +152,14 @@ static tsr_status check_params(tsr_generator_params *p)
     TSR__REQUIRE(p->ahead >= TSR_GENERATOR_WAITS && p->ahead <= TSR_GENERATOR_MAX_AHEAD,
                  "generator: ahead is %d; %d to %d is possible", p->ahead, TSR_GENERATOR_WAITS,
                  TSR_GENERATOR_MAX_AHEAD);
-    TSR__REQUIRE((unsigned)p->draft <= TSR_DRAFT_NGRAM, "generator: draft is %d, not a tsr_draft",
+    TSR__REQUIRE((unsigned)p->draft <= TSR_DRAFT_MODEL, "generator: draft is %d, not a tsr_draft",
                  (int)p->draft);
     TSR__REQUIRE(p->draft_tokens >= 0 && p->draft_tokens <= TSR_MAX_DRAFT_TOKENS,
                  "generator: draft_tokens is %d; 0 to %d is possible", p->draft_tokens,
                  TSR_MAX_DRAFT_TOKENS);
     if (p->draft_tokens == 0)
         p->draft_tokens = USUAL_DRAFTS;
+    TSR__TRY(check_draft_model(p));
     if (!p->logits)
         p->logits_positions = 0;
     if (p->cache_dtype == 0)
@@ -136,14 +170,6 @@ static tsr_status check_params(tsr_generator_params *p)
 static tsr_status create_cache(tsr_generator *g)
 {
     const tsr_generator_params *p = &g->params;
-    const int layers = g->model->layer_count;
-    int64_t kv_heads[TSR_MODEL_MAX_LAYERS], head_dims[TSR_MODEL_MAX_LAYERS];
-    for (int i = 0; i < layers; i++) {
-        tsr_heads heads = TSR_INIT(tsr_heads);
-        TSR__TRY(tsr_self_attention_get_heads(g->model->stack->blocks[i], &heads));
-        kv_heads[i] = heads.kv_count;
-        head_dims[i] = heads.head_dim;
-    }
     /* Whole pieces fill whole pages, so that the prefix cache can keep them. */
     const int64_t least = p->piece > 0 ? p->piece : p->context;
     const int64_t page = least < TSR__PAGE_TOKENS ? least : TSR__PAGE_TOKENS;
@@ -158,12 +184,7 @@ static tsr_status create_cache(tsr_generator *g)
     g->page_tokens = page;
     g->pages = pages;
     g->longest = p->piece > 0 && pages * page < p->context ? pages * page : p->context;
-    TSR__TRY(tsr_kv_cache_create(tsr_kv_cache_params(.stream = g->model->stream, .layers = layers,
-                                                     .layer_kv_heads = kv_heads,
-                                                     .layer_head_dims = head_dims,
-                                                     .dtype = p->cache_dtype, .page_tokens = page,
-                                                     .pages = pages, .sequences = p->sequences),
-                                 &g->cache));
+    TSR__TRY(tsr__generator_create_cache(g, g->model, &g->cache));
     return p->prefix_cache ? tsr__prefix_create(g->cache, p->piece, page, pages, &g->prefix)
                            : TSR_OK;
 }
@@ -177,7 +198,7 @@ static tsr_status create_memory(tsr_generator *g)
     g->sequences = tsr__calloc(count, sizeof *g->sequences);
     g->logits = tsr__calloc(count, vocabulary * sizeof *g->logits);
     g->ids = tsr__calloc(count > prefill ? count : prefill, sizeof *g->ids);
-    g->votes = tsr__calloc(count + 2, sizeof *g->votes);
+    g->votes = tsr__calloc(count + 2 + (size_t)tsr__drafts_votes(p), sizeof *g->votes);
     g->chosen = tsr__calloc(count, sizeof *g->chosen);
     g->log_probabilities = tsr__calloc(count, sizeof *g->log_probabilities);
     g->generated = tsr__calloc(count, sizeof *g->generated);
@@ -192,9 +213,9 @@ static tsr_status create_memory(tsr_generator *g)
             return TSR_ERR_NO_MEMORY;
     }
     TSR__TRY(tsr__flight_create(g, &g->flight));
-    TSR__TRY(tsr__drafts_create(g, &g->drafts));
     TSR__TRY(tsr__candidates_create(g, &g->candidates));
-    return create_cache(g);
+    TSR__TRY(create_cache(g));
+    return tsr__drafts_create(g);
 }
 
 tsr_status tsr_generator_create(const tsr_generator_params *params, tsr_generator **out)
@@ -411,7 +432,7 @@ tsr_status tsr_generator_remove(tsr_generator *g, int number)
     TSR__REQUIRE(number >= 0 && number < g->count && g->sequences[number].used,
                  "generator: there is no sequence %d", number);
     tsr__flight_discard(g);
-    tsr__drafts_drop(g, number);
+    tsr__drafts_forget(g, number, 0);
     TSR__TRY(tsr_kv_cache_remove(g->cache, g->sequences[number].cache));
     if (g->prefix)
         tsr__prefix_leave(g->prefix, g->sequences[number].block);

@@ -53,7 +53,7 @@ typedef enum tsr__same {
 
 /* Passes whose tokens stay on the device until the host reads them; see flight.c. */
 typedef struct tsr__flight tsr__flight;
-/* Tokens that are computed before they are chosen; see draft.c. */
+/* Tokens that are computed before they are chosen; see draft.h. */
 typedef struct tsr__drafts tsr__drafts;
 /* The memory in which ranks exchange their most likely tokens; see candidates.c. */
 typedef struct tsr__candidates tsr__candidates;
@@ -81,7 +81,8 @@ struct tsr_generator {
     float *logits;               /* [count, vocabulary]: from which the next tokens are chosen */
     float *shown;                /* [prefill, vocabulary]: logits for the caller only; or NULL */
     int32_t *ids;                /* [max(count, prefill)] */
-    int32_t *votes; /* [count + 2]: of each sequence, of interrupts, and of the length of drafts */
+    /* of each sequence, of interrupts, and of the length of drafts; then those of draft_ahead.c */
+    int32_t *votes; /* [count + 2 + …] */
     /* [count]: by sequence, the token that was chosen with the logits, or TSR__CHOSEN_… */
     int32_t *chosen;
     double *log_probabilities; /* [count]: those of the chosen tokens */
@@ -98,11 +99,19 @@ struct tsr_generator {
     int64_t last_count;
     int32_t last_tokens[2];
     tsr_generator_stats stats;
-    uint32_t *mask; /* [mask_words]: the tokens that a grammar allows; NULL: there was none yet */
+    uint64_t step_ns; /* the time of the tokens that this step has computed, not for prompts */
+    int step_tokens;  /* these tokens */
+    uint32_t *mask;   /* [mask_words]: the tokens that a grammar allows; NULL: there was none yet */
     int64_t mask_words;
     float *allowed; /* [vocabulary]: their logits */
     atomic_bool interrupt;
 };
+
+/* cache.c */
+
+/* Creates a cache with the generator's pages and sequences, for this rank's part of a model. */
+tsr_status tsr__generator_create_cache(const tsr_generator *generator, const tsr_model *model,
+                                       tsr_kv_cache **out) TSR_NODISCARD;
 
 /* adapters.c: adapters of sequences. */
 
@@ -141,6 +150,19 @@ tsr_status tsr__sampling_draw_some(const tsr_sampling_params *params,
                                    const struct tsr_choice_words *words, int64_t count,
                                    const float *logits, uint64_t others,
                                    int32_t *index) TSR_NODISCARD;
+/* Draws a draft of the token at `position`, from the logits of a draft_model. probabilities[count]
+ * become those from which it is drawn. */
+tsr_status tsr__sampling_draft(const tsr_sampling_params *params, uint64_t number, int64_t position,
+                               int64_t count, const float *logits, int64_t history_count,
+                               const int32_t *history, double *probabilities,
+                               int32_t *token) TSR_NODISCARD;
+/* Chooses the token at `position` by rejection sampling: `draft`, which was drawn with the
+ * probabilities drafts[count], or another one, so that the token has the probabilities of
+ * tsr__sampling_probabilities for these logits. */
+tsr_status tsr__sampling_accept(const tsr_sampling_params *params, uint64_t number,
+                                int64_t position, int64_t count, const float *logits,
+                                int64_t history_count, const int32_t *history, int32_t draft,
+                                const double *drafts, int32_t *token) TSR_NODISCARD;
 
 /* adjust.c */
 
@@ -179,39 +201,73 @@ void tsr__flight_discard(tsr_generator *generator);
 
 /* draft.c */
 
-/* *out stays NULL if the params do not want drafts. */
-tsr_status tsr__drafts_create(const tsr_generator *generator, tsr__drafts **out) TSR_NODISCARD;
+/* Creates generator->drafts, which stays NULL if the params do not want drafts. */
+tsr_status tsr__drafts_create(tsr_generator *generator) TSR_NODISCARD;
 /* Sets *drafts to NULL. */
 void tsr__drafts_destroy(tsr__drafts **drafts);
 /* If a sequence's last token is the draft that follows in the cache, copies the logits after it to
- * logits[vocabulary], adds 1 to `seen`, and returns true. Otherwise drops its drafts. */
+ * logits[vocabulary], adds 1 to `seen`, and returns true. If the next token has been chosen
+ * already, `chosen` becomes it. Otherwise drops its drafts. */
 bool tsr__drafts_take(tsr_generator *generator, int number, float *logits);
 /* Takes a sequence's drafts, or those of all sequences, from the cache. Returns whether there were
  * any. */
 void tsr__drafts_drop(tsr_generator *generator, int number);
 bool tsr__drafts_drop_all(tsr_generator *generator);
-/* Finds drafts for a pass of these sequences, of which only the last token is not in the cache, and
- * returns the largest number. tokens[count] become the tokens of each: the last one and its drafts.
- * The pass then has the ids tsr__drafts_ids [count, largest + 1], and a row of logits for each, of
- * the sequences tsr__drafts_numbers [count · (largest + 1)], at tsr__drafts_logits. */
-int tsr__drafts_propose(tsr_generator *generator, int count, const int *numbers, int64_t *tokens);
+/* The same for a sequence that does not go on with tokens chosen ahead: it has `length` tokens now.
+ */
+void tsr__drafts_forget(tsr_generator *generator, int number, int64_t length);
+/* Finds drafts for a pass of these sequences, of which only the last token is not in the cache.
+ * *longest is the largest number. tokens[count] become the tokens of each: the last one and its
+ * drafts. The pass then has the ids tsr__drafts_ids [count, longest + 1], and a row of logits for
+ * each, of the sequences tsr__drafts_numbers [count · (longest + 1)], at tsr__drafts_logits. */
+tsr_status tsr__drafts_propose(tsr_generator *generator, int count, const int *numbers,
+                               int64_t *tokens, int *longest) TSR_NODISCARD;
 const int32_t *tsr__drafts_ids(const tsr_generator *generator);
 const int *tsr__drafts_numbers(const tsr_generator *generator);
 float *tsr__drafts_logits(const tsr_generator *generator);
 /* Keeps the logits of a pass for this step and later ones, and notes how long it took. */
-void tsr__drafts_keep(tsr_generator *generator, int count, const int *numbers, int largest,
+void tsr__drafts_keep(tsr_generator *generator, int count, const int *numbers, int longest,
                       uint64_t ns);
 /* Returns the logits after the last token of a sequence that the pass had. */
 const float *tsr__drafts_first(const tsr_generator *generator, int number);
 /* Returns whether the next token of one of these sequences needs this file. */
 bool tsr__drafts_are_on(const tsr_generator *generator, int count, const int *numbers);
-/* Notes how long this rank took for the tokens of a step. */
-void tsr__drafts_measure(tsr_generator *generator, int tokens, uint64_t ns);
-/* Returns how many drafts passes should have, in this rank's opinion; and sets this number. */
-int32_t tsr__drafts_wish(const tsr_generator *generator);
+/* Sets how many drafts passes have. */
 void tsr__drafts_set(tsr_generator *generator, int32_t length);
 
+/* draft_ahead.c */
+
+/* Returns how many numbers tsr__drafts_vote may write. */
+uint64_t tsr__drafts_votes(const tsr_generator_params *params);
+/* Returns the row of a sequence's pass that this step uses if the next step uses another one; −1:
+ * no other one. */
+int tsr__drafts_next_row(const tsr_generator *generator, int number);
+/* Chooses the token at `position` from the logits of a row of the sequence's pass; −1: another
+ * pass. */
+tsr_status tsr__drafts_draw(const tsr_generator *generator, int number, int row, int64_t position,
+                            const float *logits, int32_t *token) TSR_NODISCARD;
+/* Writes what ranks exchange beside the tokens of a step, and returns how many numbers these are.
+ * On rank 0 of the last stage, chooses the tokens of later steps and finds drafts for the next
+ * pass, `wanted` for each sequence, if *status is TSR_OK, and sets it if that fails. */
+int tsr__drafts_vote(tsr_generator *generator, int count, const int *numbers, const int32_t *tokens,
+                     int wanted, int32_t *votes, tsr_status *status);
+/* Keeps what rank 0 has chosen. */
+void tsr__drafts_note_votes(tsr_generator *generator, int count, const int *numbers,
+                            const int32_t *votes);
+/* Returns whether all ranks know the tokens of this step already. */
+bool tsr__drafts_all_ready(const tsr_generator *generator, int count, const int *numbers);
+
+/* draft_pace.c */
+
+/* Notes how long this rank took for the tokens of a step. */
+void tsr__drafts_measure(tsr_generator *generator, int tokens, uint64_t ns);
+/* Returns how many drafts passes should have, in this rank's opinion. */
+int32_t tsr__drafts_wish(const tsr_generator *generator);
+
 /* limits.c */
+
+/* Returns whether a token ends a sequence wherever it is. */
+bool tsr__limit_ends(const tsr_generator *generator, const tsr__sequence *sequence, int32_t token);
 
 /* Gives a new sequence its grammar: copies `from`, and allocates what masks need. */
 tsr_status tsr__limit_begin(tsr_generator *generator, const tsr_grammar_state *from,

@@ -1,5 +1,5 @@
-/* Sequences whose text has a grammar: which tokens may be chosen. Every rank reads the chosen
- * tokens and finds the same end. Only the rank that chooses computes masks. */
+/* Where texts end, and which tokens may be chosen in sequences with a grammar. Every rank reads the
+ * chosen tokens and finds the same end. Only the rank that chooses computes masks. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -97,4 +97,19 @@ tsr_finish tsr__limit_read(tsr__sequence *s, int32_t token)
         return TSR_FINISH_STUCK;
     return tsr_grammar_state_end(s->grammar) == TSR_GRAMMAR_MUST_END ? TSR_FINISH_GRAMMAR
                                                                      : TSR_FINISH_NONE;
+}
+
+static bool contains(const int32_t *tokens, int count, int32_t token)
+{
+    for (int i = 0; i < count; i++)
+        if (tokens[i] == token)
+            return true;
+    return false;
+}
+
+bool tsr__limit_ends(const tsr_generator *g, const tsr__sequence *s, int32_t token)
+{
+    const tsr_model_config *c = g->model->config;
+    return contains(s->stop, s->stop_count, token) ||
+           (!s->ignore_end && contains(c->end, c->end_count, token));
 }

@@ -19,6 +19,12 @@ static void add_integer(tsr_generator *g, tsr__same what, int64_t value)
     add(g, what, &value, sizeof value);
 }
 
+/* Returns whether several ranks have the draft_model. */
+static bool is_divided(const tsr_generator_params *p)
+{
+    return p->draft_model && tsr_group_size(p->draft_model->group) > 1;
+}
+
 void tsr__generator_note_settings(tsr_generator *g)
 {
     const tsr_generator_params *p = &g->params;
@@ -27,7 +33,8 @@ void tsr__generator_note_settings(tsr_generator *g)
     const int64_t settings[] = {
         p->sequences,    p->context,          p->cache_tokens,      (int64_t)p->cache_dtype,
         p->prefill,      p->logits_positions, p->log_probabilities, p->piece,
-        p->prefix_cache, (int64_t)p->draft,   p->draft_tokens};
+        p->prefix_cache, (int64_t)p->draft,   p->draft_tokens,      p->rejection_sampling,
+        is_divided(p)};
     add(g, TSR__SAME_SETTINGS, settings, sizeof settings);
 }
 
@@ -84,10 +91,12 @@ static tsr_status differ(const tsr_generator *g, tsr__same what)
                          "%d, context %" PRId64 ", cache_tokens %" PRId64 ", cache_dtype %s, "
                          "prefill %" PRId64 ", logits_positions %" PRId64
                          ", log_probabilities %d, piece %" PRId64
-                         ", prefix_cache %d, draft %d, draft_tokens %d",
+                         ", prefix_cache %d, draft %d, draft_tokens %d, rejection_sampling %d, "
+                         "and a draft_model that is%s divided",
                          p->sequences, p->context, p->cache_tokens, tsr_dtype_name(p->cache_dtype),
                          p->prefill, p->logits_positions, p->log_probabilities, p->piece,
-                         p->prefix_cache, (int)p->draft, p->draft_tokens);
+                         p->prefix_cache, (int)p->draft, p->draft_tokens, p->rejection_sampling,
+                         is_divided(p) ? "" : " not");
     case TSR__SAME_PROMPTS:
         return tsr__fail(TSR_ERR_INVALID,
                          "generator: not all ranks have the same prompts; the last one of this "

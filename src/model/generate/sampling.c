@@ -440,3 +440,74 @@ tsr_status tsr__sampling_draw_some(const tsr_sampling_params *params,
     tsr__free(weights);
     return status;
 }
+
+/* Drafts ------------------------------------------------------------------------------------- */
+
+/* Where the numbers for drafts begin in the stream of a sequence: behind those for its tokens. Each
+ * position has two, one that draws the draft, and one that accepts it. */
+#define DRAFT_ELEMENTS (UINT64_C(1) << 62)
+
+static tsr_status random_at(const tsr_sampling_params *params, uint64_t number, uint64_t element,
+                            double *out)
+{
+    tsr_rng random;
+    TSR__TRY(tsr_rng_init(TSR_RNG_PHILOX, params->seed, number, &random));
+    random.as.philox.position = element;
+    *out = tsr_rng_next_double(&random);
+    return TSR_OK;
+}
+
+/* Returns the first token at which the sum of probabilities exceeds a part of their total. */
+static int32_t pick(const double *probabilities, int64_t count, double total, double random)
+{
+    double sum = 0;
+    int32_t last = 0;
+    for (int64_t i = 0; i < count; i++) {
+        if (probabilities[i] <= 0)
+            continue;
+        sum += probabilities[i];
+        last = (int32_t)i;
+        if (random * total < sum)
+            break;
+    }
+    return last;
+}
+
+tsr_status tsr__sampling_draft(const tsr_sampling_params *params, uint64_t number, int64_t position,
+                               int64_t count, const float *logits, int64_t history_count,
+                               const int32_t *history, double *probabilities, int32_t *token)
+{
+    double random;
+    TSR__TRY(
+        tsr__sampling_probabilities(params, count, logits, history_count, history, probabilities));
+    TSR__TRY(random_at(params, number, DRAFT_ELEMENTS + 4 * (uint64_t)position, &random));
+    *token = pick(probabilities, count, 1, random);
+    return TSR_OK;
+}
+
+tsr_status tsr__sampling_accept(const tsr_sampling_params *params, uint64_t number,
+                                int64_t position, int64_t count, const float *logits,
+                                int64_t history_count, const int32_t *history, int32_t draft,
+                                const double *drafts, int32_t *token)
+{
+    double accepts = 0, random = 0, total = 0;
+    double *rest = tsr__calloc((size_t)count, sizeof *rest);
+    if (!rest)
+        return TSR_ERR_NO_MEMORY;
+    tsr_status status =
+        tsr__sampling_probabilities(params, count, logits, history_count, history, rest);
+    if (status == TSR_OK)
+        status = random_at(params, number, DRAFT_ELEMENTS + 4 * (uint64_t)position + 2, &accepts);
+    if (status == TSR_OK)
+        status = random_at(params, number, 2 * (uint64_t)position, &random);
+    const bool right = status == TSR_OK && accepts * drafts[draft] < rest[draft];
+    for (int64_t i = 0; i < count; i++) {
+        rest[i] = rest[i] > drafts[i] ? rest[i] - drafts[i] : 0;
+        total += rest[i];
+    }
+    /* Without a rest, both distributions are the same, except for rounding. */
+    if (status == TSR_OK)
+        *token = right || total <= 0 ? draft : pick(rest, count, total, random);
+    tsr__free(rest);
+    return status;
+}

@@ -38,7 +38,7 @@ static int64_t lacks(const tsr_generator *g, const tsr__sequence *s, int64_t tok
 /* Takes all of a sequence's pages. Its tokens will be computed as a prompt. */
 static void take_pages(tsr_generator *g, tsr__sequence *s)
 {
-    tsr__drafts_drop(g, (int)(s - g->sequences));
+    tsr__drafts_forget(g, (int)(s - g->sequences), 0);
     const tsr_status status = tsr_kv_cache_truncate(g->cache, s->cache, 0);
     if (status != TSR_OK) /* not reached: the sequence exists */
         tsr__log(TSR_LOG_ERROR, "generator: %s", tsr_last_error());

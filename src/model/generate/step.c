@@ -248,7 +248,8 @@ static tsr_status decode_drafts(tsr_generator *g, int count, const int *numbers)
     int cached[TSR_GENERATOR_MAX_SEQUENCES];
     int64_t tokens[TSR_GENERATOR_MAX_SEQUENCES];
     const uint64_t start = tsr__now_ns();
-    const int longest = tsr__drafts_propose(g, count, numbers, tokens);
+    int longest;
+    TSR__TRY(tsr__drafts_propose(g, count, numbers, tokens, &longest));
     for (int i = 0; i < count; i++)
         cached[i] = g->sequences[numbers[i]].cache;
     run r = {.g = g,
@@ -317,19 +318,24 @@ static tsr_status decode(tsr_generator *g, int count, const int *numbers)
         show_last(g, numbers[i]);
     }
     g->stats.generated_tokens += (uint64_t)count;
+    g->stats.plain_passes++;
     return TSR_OK;
 }
 
 /* Agreement ---------------------------------------------------------------------------------- */
 
-/* Replaces votes[0 … count − 1] by the largest of all ranks, and sets *interrupted to whether a
- * rank was interrupted. Rank 0 of the last stage says how many drafts the next pass has. */
-static tsr_status agree(tsr_generator *g, int count, bool *interrupted)
+/* Returns how many drafts the next pass has, as rank 0 of the last stage says; on the others 0. */
+static int32_t own_wish(const tsr_generator *g)
+{
+    return tsr__model_chooses(g->model) ? tsr__drafts_wish(g) : 0;
+}
+
+/* Replaces votes[0 … count + 1 + more] by the largest of all ranks, and sets *interrupted to
+ * whether a rank was interrupted. votes[count + 1] must be own_wish. */
+static tsr_status agree(tsr_generator *g, int count, int more, bool *interrupted)
 {
     g->votes[count] = atomic_load(&g->interrupt);
-    const bool first = g->model->is_last && tsr_group_rank(g->model->group) == 0;
-    g->votes[count + 1] = first ? tsr__drafts_wish(g) : 0;
-    TSR__TRY(tsr__model_all_max(g->model, g->votes, (uint64_t)count + 2));
+    TSR__TRY(tsr__model_all_max(g->model, g->votes, (uint64_t)(count + 2 + more)));
     *interrupted = g->votes[count] != 0;
     tsr__drafts_set(g, g->votes[count + 1]);
     return TSR_OK;
@@ -341,8 +347,7 @@ static tsr_status choose(tsr_generator *g, int number, int32_t *token)
     const tsr__sequence *s = &g->sequences[number];
     if (g->chosen[number] >= 0)
         *token = g->chosen[number];
-    if (g->chosen[number] != TSR__CHOSEN_NONE || !g->model->is_last ||
-        tsr_group_rank(g->model->group) != 0)
+    if (g->chosen[number] != TSR__CHOSEN_NONE || !tsr__model_chooses(g->model))
         return TSR_OK;
     const float *logits = logits_of(g, number);
     const int64_t vocabulary = g->model->config->vocabulary;
@@ -351,26 +356,16 @@ static tsr_status choose(tsr_generator *g, int number, int32_t *token)
     if (status == TSR_OK && stuck)
         *token = (int32_t)vocabulary; /* tells the other ranks that there is no token */
     else if (status == TSR_OK)
-        status = tsr_sampling_draw(&s->sampling, s->number, s->length, vocabulary, logits,
-                                   s->length, s->tokens, token);
+        status =
+            tsr__drafts_draw(g, number, tsr__drafts_next_row(g, number), s->length, logits, token);
     return status == TSR_OK ? TSR_OK
                             : tsr__fail_context(status, "generator: sequence %d, position %" PRId64,
                                                 number, s->length);
 }
 
-static bool contains(const int32_t *tokens, int count, int32_t token)
-{
-    for (int i = 0; i < count; i++)
-        if (tokens[i] == token)
-            return true;
-    return false;
-}
-
 static tsr_finish finish_of(const tsr_generator *g, const tsr__sequence *s, int32_t token)
 {
-    const tsr_model_config *c = g->model->config;
-    if (contains(s->stop, s->stop_count, token) ||
-        (!s->ignore_end && contains(c->end, c->end_count, token)))
+    if (tsr__limit_ends(g, s, token))
         return TSR_FINISH_TOKEN;
     return s->length >= s->limit ? s->at_limit : TSR_FINISH_NONE;
 }
@@ -434,8 +429,10 @@ static tsr_status prefill_all(tsr_generator *g, int count, const int *numbers, b
         tsr__sequence *s = &g->sequences[numbers[i]];
         while (s->seen < s->length && !*interrupted) {
             TSR__TRY(prefill_some(g, numbers[i], s->length));
-            if (s->seen < s->length)
-                TSR__TRY(agree(g, 0, interrupted));
+            if (s->seen == s->length)
+                break;
+            g->votes[1] = own_wish(g);
+            TSR__TRY(agree(g, 0, 0, interrupted));
         }
     }
     return TSR_OK;
@@ -474,6 +471,7 @@ static tsr_status decode_or_choose(tsr_generator *g, int count, const int *numbe
     for (int i = 0; i < count; i++)
         g->chosen[numbers[i]] = tokens[i];
     g->stats.generated_tokens += (uint64_t)count;
+    g->stats.plain_passes++;
     return TSR_OK;
 }
 
@@ -493,8 +491,8 @@ static tsr_status compute_tokens(tsr_generator *g, int count, const int *numbers
     TSR__TRY(decode_or_choose(g, count, numbers, more));
     const uint64_t ns = tsr__now_ns() - start;
     g->stats.generated_ns += ns;
-    if (g->drafts)
-        tsr__drafts_measure(g, count, ns);
+    g->step_ns = ns;
+    g->step_tokens = count;
     count_waits(g, &before);
     return TSR_OK;
 }
@@ -546,8 +544,10 @@ static tsr_status compute_scheduled(tsr_generator *g, int *count, int *numbers)
     return TSR_OK;
 }
 
-/* Chooses the tokens of `count` sequences. */
-static tsr_status choose_all(tsr_generator *g, int count, const int *numbers, bool *interrupted)
+/* Chooses the tokens of `count` sequences on rank 0 of the last stage, votes[count], with what
+ * follows from them, and tells all ranks. */
+static tsr_status choose_and_agree(tsr_generator *g, int count, const int *numbers,
+                                   bool *interrupted)
 {
     tsr_status own = TSR_OK;
     for (int i = 0; i < count; i++) {
@@ -555,17 +555,45 @@ static tsr_status choose_all(tsr_generator *g, int count, const int *numbers, bo
         if (own == TSR_OK)
             own = choose(g, numbers[i], &g->votes[i]);
     }
-    if (!tsr__candidates_agree(g, count, numbers, interrupted))
-        TSR__TRY(agree(g, count, interrupted));
+    if (!tsr__candidates_agree(g, count, numbers, interrupted)) {
+        g->votes[count + 1] = own_wish(g);
+        const int more = tsr__drafts_vote(g, count, numbers, g->votes, g->votes[count + 1],
+                                          g->votes + count + 2, &own);
+        for (int i = 0; i < count && own != TSR_OK; i++)
+            g->votes[i] = -1; /* tells the other ranks */
+        TSR__TRY(agree(g, count, more, interrupted));
+    }
     TSR__TRY(own);
     if (*interrupted)
         return TSR_OK;
     for (int i = 0; i < count; i++)
         TSR__REQUIRE(g->votes[i] >= 0, "generator: rank 0 could not choose a token");
+    tsr__drafts_note_votes(g, count, numbers, g->votes + count + 2);
+    return TSR_OK;
+}
+
+/* Gives each of `count` sequences its token. */
+static tsr_status choose_all(tsr_generator *g, int count, const int *numbers, bool *interrupted)
+{
+    if (tsr__drafts_all_ready(g, count, numbers))
+        for (int i = 0; i < count; i++)
+            g->votes[i] = g->chosen[numbers[i]];
+    else
+        TSR__TRY(choose_and_agree(g, count, numbers, interrupted));
+    if (*interrupted)
+        return TSR_OK;
     TSR__TRY(tsr__generator_find_probabilities(g, count, numbers));
     for (int i = 0; i < count; i++)
         append(g, i, numbers[i]);
     return TSR_OK;
+}
+
+/* Notes the time of this step's tokens, with that for choosing them and for finding drafts. */
+static void measure(tsr_generator *g, uint64_t choosing_ns, bool prompts)
+{
+    if (g->drafts && g->step_tokens > 0)
+        tsr__drafts_measure(g, g->step_tokens, g->step_ns + (prompts ? 0 : choosing_ns));
+    g->step_tokens = 0;
 }
 
 /* Makes a step with sequences that have not ended: all[running]. */
@@ -575,6 +603,7 @@ static tsr_status step(tsr_generator *g, int running, const int *all, int prompt
     int some[TSR_GENERATOR_MAX_SEQUENCES], given = running;
     bool interrupted = false;
     const int *numbers = all;
+    const uint64_t computed = g->stats.prompt_tokens;
     if (g->unchecked)
         TSR__TRY(tsr__generator_check_same(g));
     if (g->params.piece > 0) {
@@ -583,15 +612,18 @@ static tsr_status step(tsr_generator *g, int running, const int *all, int prompt
     } else {
         TSR__TRY(compute_all(g, prompts, first, steps, next, &interrupted));
     }
+    const uint64_t start = tsr__now_ns();
     if (!interrupted)
         TSR__TRY(choose_all(g, given, numbers, &interrupted));
+    measure(g, tsr__now_ns() - start, g->stats.prompt_tokens > computed);
     if (interrupted)
         interrupt_all(g, running, all, g->generated);
     g->generated_count = interrupted ? running : given;
     for (int i = 0; i < g->generated_count; i++)
         if (g->generated[i].finish != TSR_FINISH_NONE) {
+            const int number = g->generated[i].sequence;
             tsr__flight_discard(g);
-            tsr__drafts_drop(g, g->generated[i].sequence);
+            tsr__drafts_forget(g, number, g->sequences[number].length);
         }
     return TSR_OK;
 }

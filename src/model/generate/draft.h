@@ -1,0 +1,114 @@
+/* The drafts of a generator, which draft.c, draft_ahead.c, draft_model.c and draft_pace.c share. */
+#ifndef TSR_MODEL_GENERATE_DRAFT_H
+#define TSR_MODEL_GENERATE_DRAFT_H
+
+#include "model/generate/generator.h"
+
+#define TSR__DRAFT_SEQUENCES 8 /* with more, a pass has rows enough */
+
+/* The drafts of a sequence. */
+typedef struct tsr__drafted {
+    int count; /* drafts in the cache behind the sequence's last token */
+    int found; /* those of them that were found; the others fill the pass */
+    int next;  /* the row of `logits` that the next step uses, 1 … count; 0: there is none */
+    int32_t ids[TSR_MAX_DRAFT_TOKENS];
+    bool drawn; /* by the draft_model with probabilities, for rejection sampling */
+    /* The tokens that follow drafts 1 … ready, which are right. They have been chosen already. */
+    int ready;
+    int32_t tokens[TSR_MAX_DRAFT_TOKENS];
+    /* Drafts of the next pass, which must begin when the sequence has planned_at tokens. */
+    int planned;
+    int64_t planned_at; /* 0: there is no plan */
+    bool plan_drawn;
+    int32_t plan[TSR_MAX_DRAFT_TOKENS];
+} tsr__drafted;
+
+/* The comparison of steps with drafts, 1, and without, 0. */
+typedef struct tsr__draft_trial {
+    int way;
+    int first;      /* trials that are not over whose time does not count */
+    bool tries;     /* the way is tried; otherwise it is the better one */
+    int64_t steps;  /* of this way in a row */
+    int64_t most;   /* steps after which the other way has its turn */
+    int64_t stay;   /* steps between trials */
+    double ns;      /* the time of these steps */
+    double tokens;  /* that they gave */
+    double lag_ns;  /* the time in which a draft_model caught up with the texts; not in `ns` */
+    double cost[2]; /* ns of a token; 0: unknown */
+} tsr__draft_trial;
+
+/* The cache of a draft_model, and what it needs; see draft_model.c. */
+typedef struct tsr__draft_model tsr__draft_model;
+
+struct tsr__drafts {
+    int most;   /* the most drafts of a sequence */
+    int length; /* how many a pass computes at present; 0: passes are as without drafts */
+    tsr__draft_trial trial;
+    float *logits; /* [sequences, most + 1, vocabulary]: of tokens in the cache */
+    /* [rows]: of a pass, which has a row for each sequence, and one for each of its drafts */
+    float *pass; /* [rows, vocabulary] */
+    int32_t *ids;
+    int *numbers;
+    tsr__drafted *of; /* [sequences] */
+    double rate;      /* how often a draft is right if those before it were */
+    int rows;         /* sequences of the passes that `cost` is about */
+    /* ns of a pass by its number of drafts, with the time that finding these took; and how many
+     * passes there were */
+    double cost[TSR_MAX_DRAFT_TOKENS + 1];
+    int passes[TSR_MAX_DRAFT_TOKENS + 1];
+    tsr__draft_model *model; /* NULL: drafts are looked up, or come from another rank */
+    bool sent;               /* one rank finds the drafts, and sends them */
+    uint64_t find_ns;        /* the time in which the drafts of the next pass were found */
+    uint64_t lag_ns;         /* the time for catching up that was not noted yet */
+};
+
+/* draft.c */
+
+/* Returns the logits after the last token of a sequence and `row` drafts. */
+float *tsr__drafts_row(const tsr_generator *generator, int number, int row);
+struct tsr__draft_text;
+/* Keeps the drafts of a sequence for its next pass. */
+void tsr__drafts_plan(tsr_generator *generator, const struct tsr__draft_text *text);
+/* Returns how many drafts a sequence can have in a pass when it has `length` tokens, `wanted` at
+ * most. */
+int tsr__drafts_most(const tsr_generator *generator, int number, int64_t length, int wanted);
+/* draft_pace.c: how many drafts there are, and whether there are any. */
+
+/* Rounds a number of drafts up to one less than a power of two, or to the most that there are, so
+ * that kernels are built for few numbers of rows. */
+int tsr__drafts_rounded(const tsr__drafts *drafts, int count);
+/* Begins with trials of both ways. */
+void tsr__drafts_begin_trials(tsr__drafts *drafts);
+/* Notes whether a draft was right. */
+void tsr__drafts_note_draft(tsr__drafts *drafts, bool right);
+/* Notes how long a pass with drafts took. */
+void tsr__drafts_note_cost(tsr__drafts *drafts, int rows, int count, uint64_t ns);
+
+/* draft_model.c */
+
+/* Creates the cache of params.draft_model. *out stays NULL if this rank has none. */
+tsr_status tsr__draft_model_create(const tsr_generator *generator,
+                                   tsr__draft_model **out) TSR_NODISCARD;
+/* Sets *model to NULL. */
+void tsr__draft_model_destroy(tsr__draft_model **model);
+/* A sequence that needs drafts after its first `length` tokens. */
+typedef struct tsr__draft_text {
+    int number;
+    int64_t length;
+    int most;   /* drafts that are wanted */
+    int count;  /* drafts that were found */
+    bool drawn; /* with probabilities; otherwise they are the most likely tokens */
+    int32_t ids[TSR_MAX_DRAFT_TOKENS];
+} tsr__draft_text;
+/* Finds drafts. The tokens of the sequences may be changed from `length` on. A sequence of which
+ * the model has not computed enough tokens gets none. Collective over the ranks of the
+ * draft_model. */
+tsr_status tsr__draft_model_find(tsr_generator *generator, int count,
+                                 tsr__draft_text *texts) TSR_NODISCARD;
+/* Takes the tokens of a sequence from `length` on from the draft_model's cache. */
+void tsr__draft_model_cut(const tsr_generator *generator, int number, int64_t length);
+/* Returns the probabilities [vocabulary] from which a draft of the last plan of a sequence was
+ * drawn. */
+const double *tsr__draft_model_probabilities(const tsr_generator *generator, int number, int draft);
+
+#endif

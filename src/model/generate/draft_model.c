@@ -1,0 +1,290 @@
+/* Drafts from a smaller model with the same vocabulary. It computes a few tokens one by one, each
+ * of which costs little, and the model then computes them in one pass.
+ *
+ * The draft_model has a cache of its own, with the tokens of the same sequences. It lags behind: it
+ * computes the tokens that a sequence has got since only when drafts of it are wanted. Drafts that
+ * were not chosen are taken from its cache then. */
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "model/generate/draft.h"
+#include "model/model.h"
+
+#define MOST_NEW 2 /* tokens of each sequence in the first of the passes that find drafts */
+
+/* The tokens of a sequence in the draft_model's cache: the first `seen` tokens of the sequence, and
+ * then drafts. */
+typedef struct known_text {
+    int cache; /* the number of the sequence in the cache */
+    int64_t seen;
+    int draft_count;
+    int32_t drafts[TSR_MAX_DRAFT_TOKENS];
+} known_text;
+
+struct tsr__draft_model {
+    tsr_model *model;
+    tsr_kv_cache *cache;
+    int64_t longest;       /* the most tokens of a sequence */
+    known_text *texts;     /* [sequences] */
+    float *logits;         /* [TSR__DRAFT_SEQUENCES, MOST_NEW, vocabulary] */
+    double *probabilities; /* [sequences, most drafts, vocabulary]; NULL: drafts are not drawn */
+};
+
+void tsr__draft_model_destroy(tsr__draft_model **model)
+{
+    tsr__draft_model *d = *model;
+    if (!d)
+        return;
+    tsr_kv_cache_destroy(&d->cache);
+    tsr__free(d->texts);
+    tsr__free(d->logits);
+    tsr__free(d->probabilities);
+    tsr__free(d);
+    *model = NULL;
+}
+
+tsr_status tsr__draft_model_create(const tsr_generator *g, tsr__draft_model **out)
+{
+    const tsr_generator_params *p = &g->params;
+    if (!p->draft_model)
+        return TSR_OK;
+    const size_t sequences = (size_t)p->sequences, most = (size_t)p->draft_tokens,
+                 vocabulary = (size_t)g->model->config->vocabulary;
+    tsr__draft_model *d = tsr__calloc(1, sizeof *d);
+    if (!d)
+        return TSR_ERR_NO_MEMORY;
+    d->model = p->draft_model;
+    d->longest = d->model->config->context < g->longest ? d->model->config->context : g->longest;
+    d->texts = tsr__calloc(sequences, sizeof *d->texts);
+    d->logits =
+        tsr__calloc((size_t)TSR__DRAFT_SEQUENCES * MOST_NEW, vocabulary * sizeof *d->logits);
+    if (p->rejection_sampling)
+        d->probabilities = tsr__calloc(sequences * most, vocabulary * sizeof *d->probabilities);
+    tsr_status status = d->texts && d->logits && (d->probabilities || !p->rejection_sampling)
+                            ? TSR_OK
+                            : TSR_ERR_NO_MEMORY;
+    if (status == TSR_OK)
+        status = tsr__generator_create_cache(g, d->model, &d->cache);
+    for (size_t i = 0; i < sequences && status == TSR_OK; i++)
+        status = tsr_kv_cache_add(d->cache, -1, &d->texts[i].cache);
+    if (status != TSR_OK) {
+        tsr__draft_model_destroy(&d);
+        return status;
+    }
+    *out = d;
+    return TSR_OK;
+}
+
+static void truncate(tsr__draft_model *d, known_text *t, int64_t length)
+{
+    t->draft_count = 0;
+    t->seen = length;
+    if (tsr_kv_cache_truncate(d->cache, t->cache, length) != TSR_OK) /* not reached */
+        tsr__log(TSR_LOG_ERROR, "generator: %s", tsr_last_error());
+}
+
+void tsr__draft_model_cut(const tsr_generator *g, int number, int64_t length)
+{
+    tsr__draft_model *d = g->drafts ? g->drafts->model : NULL;
+    if (d && d->texts[number].seen + d->texts[number].draft_count > length)
+        truncate(d, &d->texts[number],
+                 d->texts[number].seen < length ? d->texts[number].seen : length);
+}
+
+const double *tsr__draft_model_probabilities(const tsr_generator *g, int number, int draft)
+{
+    return g->drafts->model->probabilities +
+           ((size_t)number * (size_t)g->drafts->most + (size_t)draft) *
+               (size_t)g->model->config->vocabulary;
+}
+
+/* Passes ------------------------------------------------------------------------------------- */
+
+/* Computes `counts[i]` tokens of each of `rows` sequences, with ids [rows, tokens]. Without
+ * `logits` [rows, tokens, vocabulary], does not wait. */
+static tsr_status run_pass(const tsr__draft_model *d, int rows, const int *cached, int64_t tokens,
+                           const int64_t *counts, const int32_t *ids, float *logits)
+{
+    tsr_tensor *features = NULL;
+    TSR__TRY(tsr_kv_cache_begin(d->cache, rows, cached, counts, NULL));
+    tsr_status status = tsr__model_forward(d->model, d->cache, rows, tokens, ids, NULL, &features);
+    if (status == TSR_OK && logits)
+        status = tsr__model_logits(d->model, features, 0, tokens, logits);
+    else if (status == TSR_OK)
+        status = tsr_stream_submit(d->model->stream);
+    tsr_tensor_destroy(&features);
+    return status;
+}
+
+static int64_t pages_for(const tsr_generator *g, int64_t tokens)
+{
+    return (tokens + g->page_tokens - 1) / g->page_tokens;
+}
+
+/* Takes drafts that were not chosen from the cache. The last token is always computed. */
+static void keep_right(tsr_generator *g, const tsr__draft_text *text)
+{
+    tsr__draft_model *d = g->drafts->model;
+    known_text *t = &d->texts[text->number];
+    const int32_t *tokens = g->sequences[text->number].tokens;
+    int64_t right = t->seen;
+    for (int i = 0; i < t->draft_count && right < text->length; i++, right++)
+        if (tokens[right] != t->drafts[i])
+            break;
+    truncate(d, t, right < text->length ? right : text->length - 1);
+}
+
+/* Computes all tokens of a text but the last MOST_NEW of them. Returns in *ready whether drafts can
+ * be found. Steps of generators with `piece` compute at most one piece. */
+static tsr_status catch_up(tsr_generator *g, const tsr__draft_text *text, bool *ready)
+{
+    const tsr__draft_model *d = g->drafts->model;
+    known_text *t = &g->drafts->model->texts[text->number];
+    const int32_t *tokens = g->sequences[text->number].tokens;
+    const int64_t end = text->length - MOST_NEW, piece = g->params.piece, first = t->seen;
+    const int64_t last = piece > 0 && end > first + piece ? first + piece : end;
+    while (t->seen < last) {
+        const int64_t left = last - t->seen,
+                      count = left < g->params.prefill ? left : g->params.prefill;
+        TSR__TRY(run_pass(d, 1, &t->cache, count, &count, tokens + t->seen, NULL));
+        t->seen += count;
+    }
+    *ready = last >= end;
+    return *ready && first < last ? tsr_stream_wait(d->model->stream) : TSR_OK;
+}
+
+/* Drafts ------------------------------------------------------------------------------------- */
+
+static int32_t most_likely(const float *logits, int64_t count)
+{
+    int64_t best = 0;
+    for (int64_t i = 1; i < count; i++)
+        if (logits[i] > logits[best])
+            best = i;
+    return (int32_t)best;
+}
+
+/* Finds the next draft of a text from the logits after those before it. */
+static tsr_status add_draft(tsr_generator *g, tsr__draft_text *text, const float *logits)
+{
+    const tsr__sequence *s = &g->sequences[text->number];
+    const int64_t vocabulary = g->model->config->vocabulary, at = text->length + text->count;
+    int32_t *token = &text->ids[text->count];
+    if (!text->drawn)
+        *token = most_likely(logits, vocabulary);
+    else
+        TSR__TRY(tsr__sampling_draft(
+            &s->sampling, s->number, at, vocabulary, logits, at, s->tokens,
+            g->drafts->model->probabilities +
+                ((size_t)text->number * (size_t)g->drafts->most + (size_t)text->count) *
+                    (size_t)vocabulary,
+            token));
+    s->tokens[at] = *token; /* the history of the next draft */
+    text->count++;
+    return TSR_OK;
+}
+
+/* Computes the last drafts of the texts that need more of them: some[*rows], which becomes these.
+ */
+static tsr_status feed_drafts(tsr__draft_model *d, tsr__draft_text **some, int *rows)
+{
+    int cached[TSR__DRAFT_SEQUENCES], more = 0;
+    int64_t counts[TSR__DRAFT_SEQUENCES];
+    int32_t ids[TSR__DRAFT_SEQUENCES];
+    for (int i = 0; i < *rows; i++) {
+        if (some[i]->count == some[i]->most)
+            continue;
+        cached[more] = d->texts[some[i]->number].cache;
+        ids[more] = some[i]->ids[some[i]->count - 1];
+        counts[more] = 1;
+        some[more++] = some[i];
+    }
+    *rows = more;
+    if (more == 0)
+        return TSR_OK;
+    TSR__TRY(run_pass(d, more, cached, 1, counts, ids, d->logits));
+    for (int i = 0; i < more; i++) {
+        known_text *t = &d->texts[some[i]->number];
+        t->drafts[t->draft_count++] = ids[i];
+    }
+    return TSR_OK;
+}
+
+/* Finds drafts of texts of which only the last one or two tokens are not in the cache. */
+static tsr_status find(tsr_generator *g, int rows, tsr__draft_text **some)
+{
+    tsr__draft_model *d = g->drafts->model;
+    const size_t vocabulary = (size_t)g->model->config->vocabulary;
+    int cached[TSR__DRAFT_SEQUENCES];
+    int64_t counts[TSR__DRAFT_SEQUENCES], tokens = 1;
+    int32_t ids[TSR__DRAFT_SEQUENCES * MOST_NEW] = {0};
+    for (int i = 0; i < rows; i++) {
+        const known_text *t = &d->texts[some[i]->number];
+        cached[i] = t->cache;
+        counts[i] = some[i]->length - t->seen;
+        tokens = counts[i] > tokens ? counts[i] : tokens;
+    }
+    for (int i = 0; i < rows; i++)
+        memcpy(ids + i * tokens, g->sequences[some[i]->number].tokens + some[i]->length - counts[i],
+               (size_t)counts[i] * sizeof *ids);
+    TSR__TRY(run_pass(d, rows, cached, tokens, counts, ids, d->logits));
+    for (int i = 0; i < rows; i++) {
+        d->texts[some[i]->number].seen = some[i]->length;
+        TSR__TRY(
+            add_draft(g, some[i], d->logits + (size_t)(i * tokens + counts[i] - 1) * vocabulary));
+    }
+    for (;;) {
+        TSR__TRY(feed_drafts(d, some, &rows));
+        if (rows == 0)
+            return TSR_OK;
+        for (int i = 0; i < rows; i++)
+            TSR__TRY(add_draft(g, some[i], d->logits + (size_t)i * vocabulary));
+    }
+}
+
+/* Returns how many pages a text needs that it does not have. */
+static int64_t pages_lacking(const tsr_generator *g, const tsr__draft_text *text)
+{
+    const tsr__draft_model *d = g->drafts->model;
+    const int64_t held = tsr_kv_cache_length(d->cache, d->texts[text->number].cache);
+    return pages_for(g, text->length + text->most) - pages_for(g, held);
+}
+
+tsr_status tsr__draft_model_find(tsr_generator *g, int count, tsr__draft_text *texts)
+{
+    tsr__drafts *all = g->drafts;
+    const tsr__draft_model *d = all->model;
+    tsr__draft_text *some[TSR__DRAFT_SEQUENCES];
+    const uint64_t start = tsr__now_ns();
+    int rows = 0;
+    for (int i = 0; i < count; i++) {
+        tsr__draft_text *text = &texts[i];
+        const tsr__sequence *s = &g->sequences[text->number];
+        const int64_t room = d->longest - text->length;
+        text->count = 0;
+        text->drawn = d->probabilities && s->sampling.temperature > 0 && !s->grammar;
+        text->most = text->most < room ? text->most : (int)room;
+        if (text->most > 0)
+            keep_right(g, text);
+    }
+    int64_t free_pages = tsr_kv_cache_free_pages(d->cache);
+    for (int i = 0; i < count; i++) {
+        const int64_t lacking = texts[i].most > 0 ? pages_lacking(g, &texts[i]) : 0;
+        bool ready = false;
+        if (texts[i].most <= 0 || rows == TSR__DRAFT_SEQUENCES || lacking > free_pages)
+            continue;
+        free_pages -= lacking;
+        TSR__TRY(catch_up(g, &texts[i], &ready));
+        if (ready)
+            some[rows++] = &texts[i];
+    }
+    const uint64_t lag = tsr__now_ns() - start;
+    all->lag_ns += lag;
+    if (rows > 0)
+        TSR__TRY(find(g, rows, some));
+    all->find_ns = tsr__now_ns() - start - lag;
+    g->stats.draft_ns += lag + all->find_ns;
+    return TSR_OK;
+}
