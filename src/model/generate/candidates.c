@@ -30,6 +30,7 @@ struct tsr__candidates {
     uint64_t *sums;      /* [ranks, rows] */
     bool *known;         /* [sequences]: all ranks have chosen the sequence's next token */
     bool interrupted;    /* a rank was, in an exchange of this step */
+    bool with_drafts;    /* this step may have drafts, or agree on them */
 };
 
 /* A pass for whose rows tokens are chosen. */
@@ -101,13 +102,14 @@ void tsr__candidates_begin_step(tsr_generator *g)
         return;
     memset(c->known, 0, (size_t)g->count * sizeof *c->known);
     c->interrupted = false;
+    c->with_drafts = !tsr__drafts_are_quiet(g);
 }
 
 bool tsr__candidates_agree(const tsr_generator *g, int count, const int *numbers, bool *interrupted)
 {
     const tsr__candidates *c = g->candidates;
     /* Other stages have not taken part, and drafts need their length to be agreed. */
-    if (!c || g->model->stage_count > 1 || g->drafts)
+    if (!c || g->model->stage_count > 1 || c->with_drafts)
         return false;
     for (int i = 0; i < count; i++)
         if (!c->known[numbers[i]])
@@ -134,7 +136,8 @@ static bool suits(pass *p)
     for (int i = 0; i < p->rows; i++) {
         int64_t most = 1;
         const tsr__split_kind kind = kind_of(g, p->numbers[i], &most);
-        if (kind == TSR__SPLIT_GATHER || (kind != TSR__SPLIT_CANDIDATES && g->drafts))
+        if (kind == TSR__SPLIT_GATHER ||
+            (kind != TSR__SPLIT_CANDIDATES && g->candidates->with_drafts))
             return false;
         p->most = most > p->most ? most : p->most;
         p->sums = p->sums || kind != TSR__SPLIT_CANDIDATES;
@@ -337,7 +340,7 @@ static tsr_status use_candidates(pass *p, float *logits, bool *out)
     TSR__TRY(exchange(p, &suffices));
     if (!suffices)
         return TSR_OK;
-    if (!p->g->drafts)
+    if (!p->g->candidates->with_drafts)
         return choose(p, out);
     write_logits(p, logits);
     *out = true;

@@ -17,6 +17,8 @@
 
 #define LONGEST_MATCH 4 /* the tokens that must have occurred before: at most, and at least */
 #define LEAST_MATCH 2
+/* Without drafts, ranks agree on their length only after so many steps. */
+#define QUIET_STEPS 15
 
 void tsr__drafts_destroy(tsr__drafts **drafts)
 {
@@ -292,8 +294,20 @@ const float *tsr__drafts_first(const tsr_generator *g, int number)
 
 void tsr__drafts_set(tsr_generator *g, int32_t length)
 {
-    if (g->drafts)
-        g->drafts->length = length;
+    if (!g->drafts)
+        return;
+    g->drafts->length = length;
+    g->drafts->quiet = 0;
+}
+
+bool tsr__drafts_are_quiet(tsr_generator *g)
+{
+    if (!g->drafts)
+        return true;
+    bool quiet = g->drafts->length == 0 && g->drafts->quiet++ < QUIET_STEPS;
+    for (int i = 0; quiet && i < g->count; i++)
+        quiet = g->drafts->of[i].next == 0;
+    return quiet;
 }
 
 bool tsr__drafts_are_on(const tsr_generator *g, int count, const int *numbers)

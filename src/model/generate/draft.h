@@ -60,6 +60,7 @@ struct tsr__drafts {
     bool sent;               /* one rank finds the drafts, and sends them */
     uint64_t find_ns;        /* the time in which the drafts of the next pass were found */
     uint64_t lag_ns;         /* the time for catching up that was not noted yet */
+    int quiet;               /* steps since ranks agreed on the length last */
 };
 
 /* draft.c */

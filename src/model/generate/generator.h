@@ -232,6 +232,9 @@ void tsr__drafts_keep(tsr_generator *generator, int count, const int *numbers, i
 const float *tsr__drafts_first(const tsr_generator *generator, int number);
 /* Returns whether the next token of one of these sequences needs this file. */
 bool tsr__drafts_are_on(const tsr_generator *generator, int count, const int *numbers);
+/* Returns whether a step that begins has no drafts, and needs not agree on how many the next one
+ * has. */
+bool tsr__drafts_are_quiet(tsr_generator *generator);
 /* Sets how many drafts passes have. */
 void tsr__drafts_set(tsr_generator *generator, int32_t length);
 
