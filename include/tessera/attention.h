@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-#define TSR_MAX_HEAD_DIM 512
+#define TSR_MAX_HEAD_DIM 576 /* latents of 512 features with 64 rotated ones are the widest */
 #define TSR_MAX_HEADS 4096
 
 /* The score of query i and key j is s = scale · Σ_d q[i,d]·k[j,d]; then, with `temperature`, s *= 1

@@ -56,6 +56,12 @@ typedef struct tsr_kv_cache_params {
     int kept_tokens, kept_sequences;
     int64_t snapshot_tokens;
     int snapshots;
+    /* [layers]: the size of each layer's values, if it is not that of its keys. NULL: head_dim, or
+     * layer_head_dims. */
+    const int64_t *layer_value_dims;
+    /* [layers]: the values of a layer are the first features of its keys, as those of latent
+     * attention, and are not stored apart. NULL: none are. */
+    const bool *layer_values_in_keys;
 } tsr_kv_cache_params;
 #define TSR_MAX_KEPT_TOKENS 15
 #define tsr_kv_cache_params(...)                                                                   \
@@ -107,17 +113,18 @@ TSR_API TSR_NODISCARD tsr_status tsr_kv_cache_begin(tsr_kv_cache *cache, int cou
                                                     tsr_tensor **positions);
 
 /* Stores the keys and values of the step's tokens for one layer. k and v are [count, kv_heads,
- * largest of tokens[i], head_dim], as in this layer, of any float dtype and any strides. Only the
- * first tokens[i] tokens of sequence i are stored. Records the work and does not wait for it.
+ * largest of tokens[i], head_dim], as in this layer, of any float dtype and any strides; the
+ * head_dim of v is that of its values. v must be NULL if the values are in the keys. Only the first
+ * tokens[i] tokens of sequence i are stored. Records the work and does not wait for it.
  * Errors: TSR_ERR_INVALID if no step has begun, for a layer that does not exist and for a wrong
  * shape, naming them; those of recording (ops.h). */
 TSR_API TSR_NODISCARD tsr_status tsr_kv_cache_append(tsr_kv_cache *cache, int layer,
                                                      const tsr_tensor *k, const tsr_tensor *v);
 
 /* Computes tsr_attention of the step's tokens with all keys and values that their sequences have in
- * this layer. q and y are [count, heads, largest of tokens[i], head_dim]. lse may be NULL. The
- * cache sets q_lengths, kv_lengths and pages, which must be NULL in `params`. Errors: those of
- * tsr_kv_cache_append and of tsr_attention. */
+ * this layer. q and y are [count, heads, largest of tokens[i], head_dim], where y has that of
+ * values. lse may be NULL. The cache sets q_lengths, kv_lengths and pages, which must be NULL in
+ * `params`. Errors: those of tsr_kv_cache_append and of tsr_attention. */
 TSR_API TSR_NODISCARD tsr_status tsr_kv_cache_attention(tsr_kv_cache *cache, int layer,
                                                         tsr_tensor *y, tsr_tensor *lse,
                                                         const tsr_tensor *q,

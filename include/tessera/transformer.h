@@ -132,9 +132,12 @@ TSR_API TSR_NODISCARD tsr_status tsr_self_attention_create(const tsr_self_attent
 typedef struct tsr_heads {
     size_t struct_size;
     int64_t first, count, kv_first, kv_count, head_dim;
+    int64_t value_dim;   /* the head_dim of values */
+    bool values_in_keys; /* as in tsr_kv_cache_params: latent attention */
 } tsr_heads;
-/* Gets the heads of a self-attention layer or a block. Errors: TSR_ERR_INVALID for another kind of
- * layer. */
+/* Gets the heads of a self-attention layer, a layer of latent attention or a block. The kv heads
+ * are those that a cache has: with latent attention a single one, the latents, on each rank that
+ * has heads. Errors: TSR_ERR_INVALID for another kind of layer. */
 TSR_API TSR_NODISCARD tsr_status tsr_self_attention_get_heads(const tsr_layer *layer,
                                                               tsr_heads *out);
 
@@ -193,6 +196,60 @@ typedef struct tsr_delta_net_params {
 TSR_API TSR_NODISCARD tsr_status tsr_delta_net_create(const tsr_delta_net_params *params,
                                                       tsr_layer **out);
 
+/* Latent attention ------------------------------------------------------------------------------
+ *
+ *    q = norm(x · q_aᵀ) · q_bᵀ, or x · qᵀ, divided into heads of nope_dim + rope_dim features
+ *    c = norm(x · kv_aᵀ), the latents: kv_lora_rank features, with a norm, and rope_dim features
+ *    for each head h: k = c · k_b[h], v = c · v_b[h]ᵀ, of the features with a norm
+ *    the last rope_dim features of q, and those of c, which are a part of every head's k, are
+ *        rotated
+ *    y = tsr_attention(q, k, v) · oᵀ
+ *
+ * x and y are [.., tokens, size]. The parameters are "q_a.weight" [q_lora_rank, size],
+ * "q_a_norm.weight" [q_lora_rank] and "q_b.weight" [heads · (nope_dim + rope_dim), q_lora_rank], or
+ * "q.weight" [heads · (nope_dim + rope_dim), size] without q_lora_rank; "kv_a.weight"
+ * [kv_lora_rank + rope_dim, size], "kv_a_norm.weight" [kv_lora_rank], "k_b.weight" [heads,
+ * kv_lora_rank, nope_dim], "v_b.weight" [heads, value_dim, kv_lora_rank] and "o.weight" [size,
+ * heads · value_dim]. `partition` divides the heads; a rank may have none. Every rank has all of
+ * q_a, kv_a and the norms, and computes the latents of all tokens. A forward pass needs one
+ * all-reduce, and so does a backward pass, of q_lora_rank (or size) + kv_lora_rank + rope_dim
+ * features.
+ *
+ * A cache has the latents only: one head of kv_lora_rank + rope_dim features, of which the first
+ * kv_lora_rank are also the values, on every rank that has heads. With a cache, q · k_b[h]ᵀ is
+ * multiplied with latents, and the result with v_b[h], for any number of tokens; without one, keys
+ * and values of all heads are computed. Source: DeepSeek-AI, "DeepSeek-V2" (2024). */
+
+/* Fields that tsr_self_attention_params has as well, and that have no comment here, are as there.
+ */
+typedef struct tsr_latent_attention_params {
+    size_t struct_size;
+    tsr_group *group;
+    const char *name;
+    int64_t size, heads;
+    int64_t q_lora_rank; /* 0: queries are computed from x directly */
+    int64_t kv_lora_rank, nope_dim, rope_dim, value_dim;
+    const tsr_rope_params *rope; /* of rope_dim components; NULL: none. Read during the call */
+    float norm_epsilon;
+    tsr_dtype norm_dtype;
+    bool causal;
+    float scale;                           /* 0: 1/√(nope_dim + rope_dim) */
+    const tsr_partition_params *partition; /* how the heads are divided */
+    tsr_dtype dtype;
+    const tsr_init_params *init;
+    const tsr_init_params *output_init;
+    tsr_dtype grad_dtype;
+    bool reduce_f32;
+    int overlap_parts;
+    bool deferred;
+} tsr_latent_attention_params;
+#define tsr_latent_attention_params(...)                                                           \
+    (&(tsr_latent_attention_params){.struct_size = sizeof(tsr_latent_attention_params),            \
+                                    __VA_ARGS__})
+
+TSR_API TSR_NODISCARD tsr_status
+tsr_latent_attention_create(const tsr_latent_attention_params *params, tsr_layer **out);
+
 /* Blocks ----------------------------------------------------------------------------------------
  *
  * z = x + residual_scale · dropout(post_norm1(attention(norm1(x))))
@@ -235,6 +292,9 @@ typedef struct tsr_block_params {
     /* A delta net in place of attention; `attention` must then be NULL. The block sets the same
      * fields of it. Not with `sequence`. */
     const tsr_delta_net_params *delta_net;
+    /* Latent attention in place of `attention`, which must then be NULL; the child has the same
+     * name, "attention". The block sets the same fields of it. Not with `sequence`. */
+    const tsr_latent_attention_params *latent_attention;
 } tsr_block_params;
 #define tsr_block_params(...)                                                                      \
     (&(tsr_block_params){.struct_size = sizeof(tsr_block_params), __VA_ARGS__})
@@ -262,13 +322,14 @@ TSR_API TSR_NODISCARD tsr_status tsr_block_set_dropout(tsr_layer *block, float p
 
 /* Generation --------------------------------------------------------------------------------- */
 
-/* Computes y = layer(x) for a self-attention layer or a block. Each token also sees the tokens that
- * its sequence has in the cache. tsr_kv_cache_begin must have been called with the sequences and
- * their numbers of tokens. x is [count, largest number of tokens, size]; of sequence i only the
- * first tokens[i] rows are used. Their keys and values are appended to layer `cache_layer` of the
- * cache. The positions of the tokens follow those that are in the cache. There is no dropout, and
- * no backward pass. Errors: TSR_ERR_INVALID for another kind of layer, a cache for which
- * tsr_kv_cache_begin was not called, and other shapes, and those of tsr_layer_forward. */
+/* Computes y = layer(x) for a self-attention layer, a layer of latent attention or a block. Each
+ * token also sees the tokens that its sequence has in the cache. tsr_kv_cache_begin must have been
+ * called with the sequences and their numbers of tokens. x is [count, largest number of tokens,
+ * size]; of sequence i only the first tokens[i] rows are used. Their keys and values are appended
+ * to layer `cache_layer` of the cache. The positions of the tokens follow those that are in the
+ * cache. There is no dropout, and no backward pass. Errors: TSR_ERR_INVALID for another kind of
+ * layer, a cache for which tsr_kv_cache_begin was not called, and other shapes, and those of
+ * tsr_layer_forward. */
 TSR_API TSR_NODISCARD tsr_status tsr_layer_forward_cached(tsr_layer *layer, const tsr_tensor *x,
                                                           tsr_kv_cache *cache, int cache_layer,
                                                           tsr_tensor **y);

@@ -27,13 +27,17 @@ static tsr_status create_cache(sample *s)
     tsr_stack_info info = TSR_INIT(tsr_stack_info);
     TRY(tsr_stack_get_info(m->stack, &info));
     int64_t *heads = cli_alloc((size_t)info.blocks, sizeof *heads),
-            *sizes = cli_alloc((size_t)info.blocks, sizeof *sizes);
+            *sizes = cli_alloc((size_t)info.blocks, sizeof *sizes),
+            *values = cli_alloc((size_t)info.blocks, sizeof *values);
+    bool *in_keys = cli_alloc((size_t)info.blocks, sizeof *in_keys);
     tsr_status status = TSR_OK;
     for (int i = 0; status == TSR_OK && i < info.blocks; i++) {
         tsr_heads found = TSR_INIT(tsr_heads);
         status = tsr_self_attention_get_heads(tsr_stack_block(m->stack, i), &found);
         heads[i] = found.kv_count;
         sizes[i] = found.head_dim;
+        values[i] = found.value_dim;
+        in_keys[i] = found.values_in_keys;
     }
     if (status == TSR_OK)
         status = tsr_kv_cache_create(
@@ -41,10 +45,13 @@ static tsr_status create_cache(sample *s)
                                 .kv_heads = heads[0], .head_dim = sizes[0],
                                 .page_tokens = PAGE_TOKENS,
                                 .pages = (s->length + SAMPLE_TOKENS) / PAGE_TOKENS + 1,
-                                .sequences = 1, .layer_kv_heads = heads, .layer_head_dims = sizes),
+                                .sequences = 1, .layer_kv_heads = heads, .layer_head_dims = sizes,
+                                .layer_value_dims = values, .layer_values_in_keys = in_keys),
             &s->cache);
     free(heads);
     free(sizes);
+    free(values);
+    free(in_keys);
     return status == TSR_OK ? tsr_kv_cache_add(s->cache, -1, &s->sequence) : status;
 }
 

@@ -16,12 +16,11 @@ enum {
     MAX_TOKENS_ON_CPU = 16,
 };
 
-tsr_status tsr__kv_cache_check_rows(const tsr_kv_cache *cache, int layer, const char *name,
-                                    const tsr_tensor *tensor, int64_t heads)
+tsr_status tsr__kv_cache_check_rows(const tsr_kv_cache *cache, const char *name,
+                                    const tsr_tensor *tensor, int64_t heads, int64_t head_dim)
 {
     const char *op = "kv_cache_append";
-    const int64_t want[] = {cache->step.count, heads, cache->step.tokens,
-                            cache->layers[layer].head_dim};
+    const int64_t want[] = {cache->step.count, heads, cache->step.tokens, head_dim};
     TSR__TRY(tsr__require_float(op, name, cache->params.stream, tensor));
     const tsr_layout *layout = &tensor->layout;
     TSR__REQUIRE(layout->ndim == 4 && memcmp(layout->shape, want, sizeof want) == 0,
@@ -35,19 +34,30 @@ tsr_status tsr__kv_cache_check_rows(const tsr_kv_cache *cache, int layer, const 
     return tsr__require_disjoint(op, "the cache", cache->memory, name, tensor, false);
 }
 
-static tsr_status add_append(const tsr_kv_cache *cache, tsr__dispatches *list, int layer,
-                             int64_t first, const tsr_tensor *source)
+tsr_status tsr__kv_cache_check_new(const tsr_kv_cache *cache, int layer, const tsr_tensor *k,
+                                   const tsr_tensor *v)
+{
+    const tsr__kv_layer *of = &cache->layers[layer];
+    TSR__TRY(tsr__kv_cache_check_rows(cache, "k", k, of->kv_heads, of->head_dim));
+    if (!of->values_in_keys)
+        return tsr__kv_cache_check_rows(cache, "v", v, of->kv_heads, of->value_dim);
+    TSR__REQUIRE(!v, "kv_cache_append: v is given, but the values of layer %d are in its keys",
+                 layer);
+    return TSR_OK;
+}
+
+/* Appends `source` to the heads of the cache that `cached` is a view of. */
+static tsr_status add_append(const tsr_kv_cache *cache, tsr__dispatches *list, tsr_tensor cached,
+                             const tsr_tensor *source)
 {
     const tsr_layout *layout = &source->layout;
     const int64_t heads = layout->shape[1], dim = layout->shape[3];
     const uint64_t groups = ((uint64_t)dim + 3) / 4;
     const uint64_t items = (uint64_t)(layout->shape[0] * heads * layout->shape[2]) * groups;
-    tsr_tensor cached;
     if (items == 0)
         return TSR_OK;
     TSR__REQUIRE(items <= INT32_MAX, "kv_cache_append: %s is too much for one step",
                  TSR__SHAPE(4, layout->shape));
-    TSR__TRY(tsr__kv_cache_heads(cache, layer, first, heads, &cached));
     struct tsr_kv_append_push push = {
         .source = tsr__tensor_address(source),
         .cache = tsr__tensor_address(&cached),
@@ -95,18 +105,24 @@ tsr_status tsr_kv_cache_append(tsr_kv_cache *cache, int layer, const tsr_tensor 
                                const tsr_tensor *v)
 {
     TSR__TRY(tsr__kv_cache_check_pages("kv_cache_append", cache, layer));
-    TSR__TRY(tsr__kv_cache_check_rows(cache, layer, "k", k, cache->layers[layer].kv_heads));
-    TSR__TRY(tsr__kv_cache_check_rows(cache, layer, "v", v, cache->layers[layer].kv_heads));
+    TSR__TRY(tsr__kv_cache_check_new(cache, layer, k, v));
     tsr__dispatches list = {0};
+    tsr_tensor cached;
     tsr_status status;
-    if (follows(k, v)) {
+    if (v && cache->layers[layer].value_dim == cache->layers[layer].head_dim && follows(k, v)) {
         tsr_tensor both = *k;
         both.layout.shape[1] *= 2;
-        status = add_append(cache, &list, layer, 0, &both);
-    } else {
-        status = add_append(cache, &list, layer, 0, k);
+        status = tsr__kv_cache_both(cache, layer, &cached);
         if (status == TSR_OK)
-            status = add_append(cache, &list, layer, cache->layers[layer].kv_heads, v);
+            status = add_append(cache, &list, cached, &both);
+    } else {
+        status = tsr__kv_cache_keys(cache, layer, &cached);
+        if (status == TSR_OK)
+            status = add_append(cache, &list, cached, k);
+        if (status == TSR_OK && v)
+            status = tsr__kv_cache_values(cache, layer, &cached);
+        if (status == TSR_OK && v)
+            status = add_append(cache, &list, cached, v);
     }
     if (status == TSR_OK)
         status = tsr__dispatches_record(&list, cache->params.stream);
@@ -159,7 +175,8 @@ static bool rotated_suits(const tsr_kv_cache *cache, int layer, const tsr_rope *
 {
     tsr_device *device = tsr_stream_device(cache->params.stream);
     const tsr__dispatch dispatch = rotated_dispatch(cache, rope, q, cache->memory, NULL);
-    return follows(q, k) && follows(k, v) &&
+    return v && cache->layers[layer].value_dim == cache->layers[layer].head_dim && follows(q, k) &&
+           follows(k, v) &&
            tsr__rope_params_of(rope)->rotary_dim == cache->layers[layer].head_dim &&
            (!device->traits.few_invocations ||
             cache->step.count * cache->step.tokens <= MAX_TOKENS_ON_CPU) &&
@@ -174,7 +191,7 @@ static tsr_status run_rotated(tsr_kv_cache *cache, int layer, const tsr_rope *ro
                   pairs = cache->layers[layer].head_dim / 2;
     const uint64_t items = rotated_items(q, kv_heads);
     tsr_tensor cached;
-    TSR__TRY(tsr__kv_cache_heads(cache, layer, 0, 2 * kv_heads, &cached));
+    TSR__TRY(tsr__kv_cache_both(cache, layer, &cached));
     struct tsr_rope_append_push push = {
         .x = tsr__tensor_address(q),
         .cache = tsr__tensor_address(&cached),
@@ -241,9 +258,9 @@ tsr_status tsr__kv_cache_append_rotated(tsr_kv_cache *cache, int layer, const ts
 {
     const char *op = "kv_cache_append";
     TSR__TRY(tsr__kv_cache_check_pages(op, cache, layer));
-    TSR__TRY(tsr__kv_cache_check_rows(cache, layer, "q", q, tsr_tensor_layout(q)->shape[1]));
-    TSR__TRY(tsr__kv_cache_check_rows(cache, layer, "k", k, cache->layers[layer].kv_heads));
-    TSR__TRY(tsr__kv_cache_check_rows(cache, layer, "v", v, cache->layers[layer].kv_heads));
+    TSR__TRY(tsr__kv_cache_check_rows(cache, "q", q, tsr_tensor_layout(q)->shape[1],
+                                      cache->layers[layer].head_dim));
+    TSR__TRY(tsr__kv_cache_check_new(cache, layer, k, v));
     if (q->layout.shape[1] > 0 && cache->layers[layer].kv_heads > 0 && cache->step.tokens > 0 &&
         rotated_suits(cache, layer, rope, q, k, v))
         return run_rotated(cache, layer, rope, q, k, v, own_q);

@@ -30,9 +30,8 @@ static tsr_status prepare(const tsr_kv_cache *cache, int layer, const tsr_tensor
                  "%s: q is %s; this step has %lld sequences of up to %lld tokens", op,
                  TSR__SHAPE(q->layout.ndim, q->layout.shape), (long long)cache->step.count,
                  (long long)cache->step.tokens);
-    const int64_t kv_heads = cache->layers[layer].kv_heads;
-    TSR__TRY(tsr__kv_cache_heads(cache, layer, 0, kv_heads, &out->k));
-    TSR__TRY(tsr__kv_cache_heads(cache, layer, kv_heads, kv_heads, &out->v));
+    TSR__TRY(tsr__kv_cache_keys(cache, layer, &out->k));
+    TSR__TRY(tsr__kv_cache_values(cache, layer, &out->v));
     out->params = *params;
     out->params.pages = cache->step.pages;
     /* If all sequences have equally many tokens, leave out q_lengths: without them, kernels know
@@ -141,8 +140,7 @@ tsr_status tsr__kv_cache_append_and_attend(tsr_kv_cache *cache, int layer, const
 {
     cached step;
     TSR__TRY(prepare(cache, layer, q, params, &step));
-    TSR__TRY(tsr__kv_cache_check_rows(cache, layer, "k", k, cache->layers[layer].kv_heads));
-    TSR__TRY(tsr__kv_cache_check_rows(cache, layer, "v", v, cache->layers[layer].kv_heads));
+    TSR__TRY(tsr__kv_cache_check_new(cache, layer, k, v));
     tsr__attention call = {
         .op = "kv_cache_attention",
         .stream = cache->params.stream,
@@ -158,7 +156,7 @@ tsr_status tsr__kv_cache_append_and_attend(tsr_kv_cache *cache, int layer, const
     const bool narrow = narrows(cache, &step, q);
     bool done = false;
     /* The checks of a narrow y are those of attend_narrow. */
-    if (!narrow || y->layout.dtype == q->layout.dtype)
+    if (v && (!narrow || y->layout.dtype == q->layout.dtype))
         TSR__TRY(tsr__attention_forward(&call, &done));
     if (done)
         return TSR_OK;

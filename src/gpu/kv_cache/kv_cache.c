@@ -19,20 +19,6 @@
 /* If layers have different sizes, each begins at a multiple of this many elements. */
 #define LAYER_ALIGN 128
 
-static tsr_status check_heads(const tsr_kv_cache_params *p, int64_t kv_heads, int64_t head_dim)
-{
-    TSR__REQUIRE(kv_heads >= 0 && kv_heads <= TSR_MAX_HEADS && head_dim >= 1 &&
-                     head_dim <= TSR_MAX_HEAD_DIM,
-                 "kv_cache_create: kv_heads is %lld, head_dim %lld; 0 to %d and 1 to %d are "
-                 "possible",
-                 (long long)kv_heads, (long long)head_dim, TSR_MAX_HEADS, TSR_MAX_HEAD_DIM);
-    TSR__REQUIRE(2 * kv_heads * p->page_tokens <= INT32_MAX / 4 / head_dim,
-                 "kv_cache_create: %lld kv heads, %lld tokens and %lld features make pages of 2^31 "
-                 "bytes or more",
-                 (long long)kv_heads, (long long)p->page_tokens, (long long)head_dim);
-    return TSR_OK;
-}
-
 static int64_t kv_heads_of(const tsr_kv_cache_params *p, int layer)
 {
     return p->layer_kv_heads ? p->layer_kv_heads[layer] : p->kv_heads;
@@ -52,6 +38,37 @@ static bool has_state(const tsr_kv_cache_params *p, int layer)
 static int64_t head_dim_of(const tsr_kv_cache_params *p, int layer)
 {
     return p->layer_head_dims ? p->layer_head_dims[layer] : p->head_dim;
+}
+
+static int64_t value_dim_of(const tsr_kv_cache_params *p, int layer)
+{
+    return p->layer_value_dims ? p->layer_value_dims[layer] : head_dim_of(p, layer);
+}
+
+static bool values_in_keys(const tsr_kv_cache_params *p, int layer)
+{
+    return p->layer_values_in_keys && p->layer_values_in_keys[layer];
+}
+
+static tsr_status check_heads(const tsr_kv_cache_params *p, int layer)
+{
+    const int64_t kv_heads = kv_heads_of(p, layer), head_dim = head_dim_of(p, layer),
+                  value_dim = value_dim_of(p, layer);
+    TSR__REQUIRE(kv_heads >= 0 && kv_heads <= TSR_MAX_HEADS && head_dim >= 1 &&
+                     head_dim <= TSR_MAX_HEAD_DIM,
+                 "kv_cache_create: kv_heads is %lld, head_dim %lld; 0 to %d and 1 to %d are "
+                 "possible",
+                 (long long)kv_heads, (long long)head_dim, TSR_MAX_HEADS, TSR_MAX_HEAD_DIM);
+    TSR__REQUIRE(value_dim >= 1 && value_dim <= TSR_MAX_HEAD_DIM &&
+                     (!values_in_keys(p, layer) || value_dim <= head_dim),
+                 "kv_cache_create: values of layer %d have %lld features and keys %lld; 1 to %d "
+                 "are possible, and at most those of keys for values in keys",
+                 layer, (long long)value_dim, (long long)head_dim, TSR_MAX_HEAD_DIM);
+    TSR__REQUIRE(kv_heads * p->page_tokens <= INT32_MAX / 4 / (head_dim + value_dim),
+                 "kv_cache_create: %lld kv heads, %lld tokens and %lld features make pages of 2^31 "
+                 "bytes or more",
+                 (long long)kv_heads, (long long)p->page_tokens, (long long)head_dim);
+    return TSR_OK;
 }
 
 static tsr_status check_params(const tsr_kv_cache_params *p)
@@ -74,12 +91,25 @@ static tsr_status check_params(const tsr_kv_cache_params *p)
                      "possible",
                      i, (long long)conv, (long long)state, MOST_FLOATS);
         if (!has_state(p, i))
-            TSR__TRY(check_heads(p, kv_heads_of(p, i), head_dim_of(p, i)));
+            TSR__TRY(check_heads(p, i));
     }
     TSR__REQUIRE(p->pages >= 1 && p->pages <= INT32_MAX,
                  "kv_cache_create: pages is %lld; 1 to %d are possible", (long long)p->pages,
                  INT32_MAX);
     return TSR_OK;
+}
+
+/* Describes the memory of a layer's pages. */
+static tsr_status describe_layer(const tsr_kv_cache_params *p, tsr__kv_layer *layer)
+{
+    const int64_t row = layer->kv_heads * p->page_tokens;
+    if (layer->value_dim != layer->head_dim && !layer->values_in_keys)
+        return tsr_layout_init(p->dtype, 2,
+                               (int64_t[]){p->pages, row * (layer->head_dim + layer->value_dim)},
+                               &layer->layout);
+    const int64_t heads = (layer->values_in_keys ? 1 : 2) * layer->kv_heads;
+    return tsr_layout_init(
+        p->dtype, 4, (int64_t[]){p->pages, heads, p->page_tokens, layer->head_dim}, &layer->layout);
 }
 
 /* Describes the layers, and sets *elements to the number of elements of all of them. */
@@ -93,14 +123,16 @@ static tsr_status place_layers(tsr_kv_cache *cache, int64_t *elements)
         const bool state = has_state(p, i);
         *layer = (tsr__kv_layer){.kv_heads = state ? 0 : kv_heads_of(p, i),
                                  .head_dim = state ? 1 : head_dim_of(p, i),
+                                 .value_dim = state ? 1 : value_dim_of(p, i),
+                                 .values_in_keys = !state && values_in_keys(p, i),
                                  .has_state = state};
         cache->equal = cache->equal && layer->kv_heads == cache->layers[0].kv_heads &&
-                       layer->head_dim == cache->layers[0].head_dim;
+                       layer->head_dim == cache->layers[0].head_dim &&
+                       layer->value_dim == layer->head_dim && !layer->values_in_keys;
     }
     for (int i = 0; i < p->layers; i++) {
         tsr__kv_layer *layer = &cache->layers[i];
-        const int64_t shape[] = {p->pages, 2 * layer->kv_heads, p->page_tokens, layer->head_dim};
-        TSR__TRY(tsr_layout_init(p->dtype, 4, shape, &layer->layout));
+        TSR__TRY(describe_layer(p, layer));
         layer->layout.offset = (int64_t)at;
         uint64_t count = (uint64_t)tsr_layout_count(&layer->layout);
         if (!cache->equal)
@@ -184,8 +216,11 @@ tsr_status tsr_kv_cache_create(const tsr_kv_cache_params *params, tsr_kv_cache *
         status = create_memory(cache);
     if (status == TSR_OK)
         status = create_states(cache);
-    cache->params.layer_kv_heads = cache->params.layer_head_dims = NULL; /* the caller's */
+    /* the caller's */
+    cache->params.layer_kv_heads = cache->params.layer_head_dims = NULL;
     cache->params.layer_conv_floats = cache->params.layer_state_floats = NULL;
+    cache->params.layer_value_dims = NULL;
+    cache->params.layer_values_in_keys = NULL;
     if (status != TSR_OK) {
         tsr_kv_cache_destroy(&cache);
         return status;
@@ -491,13 +526,43 @@ tsr_status tsr__kv_cache_states(tsr_kv_cache *cache, int layer, tsr_tensor **con
 
 /* Keys and values ---------------------------------------------------------------------------- */
 
-tsr_status tsr__kv_cache_heads(const tsr_kv_cache *cache, int layer, int64_t first, int64_t count,
-                               tsr_tensor *out)
+tsr_status tsr__kv_cache_both(const tsr_kv_cache *cache, int layer, tsr_tensor *out)
 {
-    tsr_layout heads;
-    TSR__TRY(tsr_layout_slice(&cache->layers[layer].layout, 1, first, first + count, 1, &heads));
-    *out = tsr__tensor_alias(cache->memory, &heads);
+    *out = tsr__tensor_alias(cache->memory, &cache->layers[layer].layout);
     return TSR_OK;
+}
+
+/* Makes *out a view of heads with `dim` features each, whose first is `start` elements behind the
+ * start of a page, and whose rows have `row` elements. */
+static tsr_status heads_at(const tsr_kv_cache *cache, int layer, int64_t start, int64_t row,
+                           int64_t dim, tsr_tensor *out)
+{
+    const tsr__kv_layer *of = &cache->layers[layer];
+    const int64_t tokens = cache->params.page_tokens;
+    tsr_layout view;
+    TSR__TRY(tsr_layout_init(cache->params.dtype, 4,
+                             (int64_t[]){cache->params.pages, of->kv_heads, tokens, dim}, &view));
+    view.offset = of->layout.offset + start;
+    view.strides[0] = of->layout.strides[0];
+    view.strides[1] = tokens * row;
+    view.strides[2] = row;
+    *out = tsr__tensor_alias(cache->memory, &view);
+    return TSR_OK;
+}
+
+tsr_status tsr__kv_cache_keys(const tsr_kv_cache *cache, int layer, tsr_tensor *out)
+{
+    const int64_t dim = cache->layers[layer].head_dim;
+    return heads_at(cache, layer, 0, dim, dim, out);
+}
+
+tsr_status tsr__kv_cache_values(const tsr_kv_cache *cache, int layer, tsr_tensor *out)
+{
+    const tsr__kv_layer *of = &cache->layers[layer];
+    if (of->values_in_keys)
+        return heads_at(cache, layer, 0, of->head_dim, of->value_dim, out);
+    return heads_at(cache, layer, of->kv_heads * cache->params.page_tokens * of->head_dim,
+                    of->value_dim, of->value_dim, out);
 }
 
 tsr_status tsr__kv_cache_check_step(const char *op, const tsr_kv_cache *cache, int layer)

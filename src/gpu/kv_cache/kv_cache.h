@@ -18,9 +18,13 @@ typedef struct tsr__kv_step {
 
 /* What the cache has of one layer. */
 typedef struct tsr__kv_layer {
-    int64_t kv_heads, head_dim;
-    tsr_layout layout; /* in the cache's memory: [pages, 2 · kv_heads, page_tokens, head_dim] */
-    bool has_state;    /* instead of pages */
+    int64_t kv_heads, head_dim, value_dim;
+    bool values_in_keys;
+    /* in the cache's memory: [pages, 2 · kv_heads, page_tokens, head_dim]; [pages, kv_heads,
+     * page_tokens, head_dim] if only keys are stored; [pages, elements of a page] if values have
+     * another size than keys */
+    tsr_layout layout;
+    bool has_state;           /* instead of pages */
     tsr_tensor *conv, *state; /* views of the memory of states: [slots, floats]; or NULL */
 } tsr__kv_layer;
 
@@ -49,14 +53,21 @@ tsr_status tsr__kv_cache_check_step(const char *op, const tsr_kv_cache *cache,
 tsr_status tsr__kv_cache_check_pages(const char *op, const tsr_kv_cache *cache,
                                      int layer) TSR_NODISCARD;
 
-/* Checks that the tensor has `heads` heads of the step's tokens, for an operation that stores some
- * of them in the cache. `name` is for error texts. */
-tsr_status tsr__kv_cache_check_rows(const tsr_kv_cache *cache, int layer, const char *name,
-                                    const tsr_tensor *tensor, int64_t heads) TSR_NODISCARD;
+/* Checks that the tensor has `heads` heads of `head_dim` features of the step's tokens, for an
+ * operation that stores some of them in the cache. `name` is for error texts. */
+tsr_status tsr__kv_cache_check_rows(const tsr_kv_cache *cache, const char *name,
+                                    const tsr_tensor *tensor, int64_t heads,
+                                    int64_t head_dim) TSR_NODISCARD;
+/* Checks the keys and values of a step's tokens in this way. v must be NULL if the layer's values
+ * are in its keys. */
+tsr_status tsr__kv_cache_check_new(const tsr_kv_cache *cache, int layer, const tsr_tensor *k,
+                                   const tsr_tensor *v) TSR_NODISCARD;
 
-/* Makes *out a view of one layer, [pages, count, page_tokens, head_dim], that begins with head
- * number `first`. Heads of keys are numbered first, then heads of values. */
-tsr_status tsr__kv_cache_heads(const tsr_kv_cache *cache, int layer, int64_t first, int64_t count,
-                               tsr_tensor *out) TSR_NODISCARD;
+/* Make *out a view of one layer: of its keys or values, [pages, kv_heads, page_tokens, head_dim],
+ * or of both, keys first, if they have the same size. */
+tsr_status tsr__kv_cache_keys(const tsr_kv_cache *cache, int layer, tsr_tensor *out) TSR_NODISCARD;
+tsr_status tsr__kv_cache_values(const tsr_kv_cache *cache, int layer,
+                                tsr_tensor *out) TSR_NODISCARD;
+tsr_status tsr__kv_cache_both(const tsr_kv_cache *cache, int layer, tsr_tensor *out) TSR_NODISCARD;
 
 #endif

@@ -6,16 +6,21 @@
 tsr_status tsr__generator_create_cache(const tsr_generator *g, const tsr_model *m,
                                        tsr_kv_cache **out)
 {
-    int64_t kv_heads[TSR_MODEL_MAX_LAYERS], head_dims[TSR_MODEL_MAX_LAYERS];
+    int64_t kv_heads[TSR_MODEL_MAX_LAYERS], head_dims[TSR_MODEL_MAX_LAYERS],
+        value_dims[TSR_MODEL_MAX_LAYERS];
+    bool values_in_keys[TSR_MODEL_MAX_LAYERS];
     for (int i = 0; i < m->layer_count; i++) {
         tsr_heads heads = TSR_INIT(tsr_heads);
         TSR__TRY(tsr_self_attention_get_heads(m->stack->blocks[i], &heads));
         kv_heads[i] = heads.kv_count;
         head_dims[i] = heads.head_dim;
+        value_dims[i] = heads.value_dim;
+        values_in_keys[i] = heads.values_in_keys;
     }
     return tsr_kv_cache_create(
         tsr_kv_cache_params(.stream = m->stream, .layers = m->layer_count,
                             .layer_kv_heads = kv_heads, .layer_head_dims = head_dims,
+                            .layer_value_dims = value_dims, .layer_values_in_keys = values_in_keys,
                             .dtype = m == g->model ? g->params.cache_dtype : m->cache_dtype,
                             .page_tokens = g->page_tokens, .pages = g->pages,
                             .sequences = g->params.sequences),

@@ -258,6 +258,8 @@ void tsr_layer_saved_destroy(tsr_layer_saved **saved)
     tsr_tensor_destroy(&closing->normalised);
     for (int i = 0; i < TSR__SAVED_EXPERT_COUNT; i++)
         tsr_tensor_destroy(&closing->expert[i]);
+    for (int i = 0; i < TSR__SAVED_LATENT_COUNT; i++)
+        tsr_tensor_destroy(&closing->latent[i]);
     tsr__free(closing->exchanged);
     tsr__free(closing);
 }

@@ -16,6 +16,9 @@
  *     delta_net_create.c      creates delta nets
  *     delta_net.c             their passes
  *     adapter_norm.c          adapters with magnitudes (DoRA)
+ *     latent_attention.c      forward passes of latent attention
+ *     latent_attention_backward.c  its backward pass
+ *     latent_attention_create.c    creates it
  *     moe.c                   creates a mixture of experts
  *     moe_forward.c           its forward pass
  *     moe_backward.c          its backward pass
@@ -130,6 +133,15 @@ typedef struct tsr__dropout {
     uint64_t seed, subsequence, offset;
 } tsr__dropout;
 
+/* What latent attention saves: compressed queries and latents, before their norms and after. */
+typedef enum tsr__latent_saved {
+    TSR__SAVED_Q_RAW,    /* NULL if queries are not compressed */
+    TSR__SAVED_Q_NORMED, /* the same */
+    TSR__SAVED_KV_RAW,
+    TSR__SAVED_LATENTS, /* normalised and rotated */
+    TSR__SAVED_LATENT_COUNT
+} tsr__latent_saved;
+
 typedef enum tsr__expert_saved {
     TSR__SAVED_LOGITS,
     TSR__SAVED_IDS,
@@ -154,7 +166,7 @@ struct tsr_layer_saved {
     /* MLP: the input of the activation function or, if `sloped` is true, the derivative of the
      * activation function. Mixtures of experts: gate and up of each pair. Self-attention: queries,
      * keys and values, as they were before normalisation if the layer has norms, otherwise after
-     * the rotary embedding. */
+     * the rotary embedding. Latent attention: rotated queries. */
     tsr_tensor *hidden;
     bool sloped;
     tsr_tensor *lse; /* self-attention: log-sum-exp of each query's scores */
@@ -182,6 +194,7 @@ struct tsr_layer_saved {
      * experts, these are of the rows RECEIVED; ROWS, PAIRS and INVERSE are as in
      * tsr__moe_exchange. */
     tsr_tensor *expert[TSR__SAVED_EXPERT_COUNT];
+    tsr_tensor *latent[TSR__SAVED_LATENT_COUNT];
     int64_t *exchanged; /* [2 · ranks + 1]: the numbers of rows as in tsr__group_rows; or NULL */
     int child_count;
     tsr_layer_saved *child[]; /* the same order as the layer's children */

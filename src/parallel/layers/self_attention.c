@@ -8,16 +8,15 @@
 #include "base/struct_size.h"
 #include "gpu/internal.h"
 #include "parallel/internal.h"
+#include "parallel/layers/latent_attention.h"
 #include "parallel/layers/linear.h"
 #include "parallel/layers/norm_layer.h"
 #include "tensor/dtype.h"
 
-/* Gets the tensor of positions 0 … tokens − 1. Makes a->positions longer if necessary. */
-static tsr_status need_positions(tsr__attention *a, tsr__temps *temps, int64_t tokens,
-                                 tsr_tensor **out)
+tsr_status tsr__need_positions(const tsr_layer *layer, tsr_tensor **kept, tsr__temps *temps,
+                               int64_t tokens, tsr_tensor **out)
 {
-    const tsr_layer *layer = &a->base;
-    int64_t length = a->positions ? tsr_tensor_layout(a->positions)->shape[0] : 0;
+    int64_t length = *kept ? tsr_tensor_layout(*kept)->shape[0] : 0;
     if (length < tokens) {
         length = length * 2 > tokens ? length * 2 : tokens;
         int32_t *values = tsr__calloc((size_t)length, sizeof *values);
@@ -35,10 +34,10 @@ static tsr_status need_positions(tsr__attention *a, tsr__temps *temps, int64_t t
             tsr_tensor_destroy(&positions);
             return status;
         }
-        tsr_tensor_destroy(&a->positions);
-        a->positions = positions;
+        tsr_tensor_destroy(kept);
+        *kept = positions;
     }
-    return tsr__temp_slice(temps, a->positions, 0, 0, tokens, out);
+    return tsr__temp_slice(temps, *kept, 0, 0, tokens, out);
 }
 
 /* The index of the sinks among the layer's own parameters. */
@@ -138,7 +137,8 @@ static tsr_status attention_forward_with(tsr__attention *a, tsr__temps *temps, c
     if (a->rope && a->documents)
         positions = a->documents->positions;
     else if (a->rope)
-        TSR__TRY(need_positions(a, temps, layout->shape[layout->ndim - 2], &positions));
+        TSR__TRY(tsr__need_positions(layer, &a->positions, temps, layout->shape[layout->ndim - 2],
+                                     &positions));
     TSR__TRY(
         tsr__attention_normalise(a, temps, qkv, saved != NULL, &in, &normalised, &inverse_rms));
     if (a->rope && a->heads.count > 0)
@@ -335,7 +335,8 @@ static tsr_status attend_heads_grad(tsr__attention *a, tsr__temps *temps,
         if (a->rope) {
             positions = saved->positions;
             if (!positions)
-                TSR__TRY(need_positions(a, temps, layout->shape[layout->ndim - 2], &positions));
+                TSR__TRY(tsr__need_positions(&a->base, &a->positions, temps,
+                                             layout->shape[layout->ndim - 2], &positions));
             TSR__TRY(tsr_rope_grad(a->base.stream, a->rope, d.qk, d.qk, positions));
         }
     }
@@ -404,6 +405,19 @@ tsr_status tsr_self_attention_get_heads(const tsr_layer *layer, tsr_heads *out)
 {
     TSR__REQUIRE(layer && out, "self_attention_get_heads: %s is NULL", layer ? "out" : "layer");
     const tsr__attention *found = tsr__attention_of(layer);
+    const tsr__latent_attention *latent = tsr__latent_of(layer);
+    if (latent) {
+        const int64_t heads = latent->division.length;
+        const tsr_heads own = {.struct_size = sizeof own,
+                               .first = latent->division.first,
+                               .count = heads,
+                               .kv_count = heads > 0 ? 1 : 0,
+                               .head_dim = latent->kv_rank + latent->rotary,
+                               .value_dim = latent->kv_rank,
+                               .values_in_keys = true};
+        TSR__GIVE(tsr_heads, &own, out);
+        return TSR_OK;
+    }
     TSR__REQUIRE(found, "%s: it has no self-attention", layer->who);
     TSR__GIVE(tsr_heads, &found->heads, out);
     return TSR_OK;

@@ -57,6 +57,10 @@ typedef struct tsr__qkv_heads {
 
 /* Returns the self-attention of a layer: itself or one of its children, or NULL. */
 tsr__attention *tsr__attention_of(const tsr_layer *layer);
+/* Gets the tensor of positions 0 … tokens − 1. Makes *positions, which the layer owns, longer if
+ * necessary. */
+tsr_status tsr__need_positions(const tsr_layer *layer, tsr_tensor **positions, tsr__temps *temps,
+                               int64_t tokens, tsr_tensor **out) TSR_NODISCARD;
 /* Keeps the documents of a forward pass in `saved`. `documents` may be NULL. */
 tsr_status tsr__documents_keep(const tsr__documents *documents,
                                tsr_layer_saved *saved) TSR_NODISCARD;
@@ -65,6 +69,9 @@ tsr_status tsr__documents_keep(const tsr__documents *documents,
 
 /* Creates a view [batch, heads, tokens, head_dim] of a contiguous tensor [.., tokens, heads ·
  * head_dim]. */
+tsr_status tsr__heads_of(tsr__temps *temps, const tsr_tensor *in, int64_t head_dim,
+                         tsr_tensor **out) TSR_NODISCARD;
+/* The same with the layer's head_dim. */
 tsr_status tsr__by_heads(const tsr__attention *attention, tsr__temps *temps, const tsr_tensor *in,
                          tsr_tensor **out) TSR_NODISCARD;
 /* Creates views of the heads in such a view of features. */

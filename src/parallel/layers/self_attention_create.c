@@ -135,7 +135,7 @@ static tsr_status divide_heads(tsr__attention *a, head_plan *p)
         TSR__TRY(scale_division(layer, &p->divided_heads, params->head_dim, &p->kv_features));
     a->heads.first = p->divided_heads.first * queries;
     a->heads.count = p->divided_heads.length * queries;
-    a->heads.head_dim = params->head_dim;
+    a->heads.head_dim = a->heads.value_dim = params->head_dim;
     TSR__TRY(set_kv_heads(a, p));
     p->kv_features.first = a->heads.kv_first * params->head_dim;
     p->kv_features.length = a->heads.kv_count * params->head_dim;

@@ -1,18 +1,23 @@
 /* Views of heads in the features of self-attention layers. */
 #include "parallel/layers/self_attention.h"
 
-tsr_status tsr__by_heads(const tsr__attention *a, tsr__temps *temps, const tsr_tensor *in,
+tsr_status tsr__heads_of(tsr__temps *temps, const tsr_tensor *in, int64_t head_dim,
                          tsr_tensor **out)
 {
     const tsr_layout *layout = tsr_tensor_layout(in);
     const int last = layout->ndim - 1;
-    int64_t shape[4] = {1, layout->shape[last - 1], layout->shape[last] / a->heads.head_dim,
-                        a->heads.head_dim};
+    int64_t shape[4] = {1, layout->shape[last - 1], layout->shape[last] / head_dim, head_dim};
     for (int d = 0; d < last - 1; d++)
         shape[0] *= layout->shape[d];
     tsr_tensor *split;
     TSR__TRY(tsr__temp_reshape(temps, in, 4, shape, &split));
     return tsr__temp_transpose(temps, split, 1, 2, out);
+}
+
+tsr_status tsr__by_heads(const tsr__attention *a, tsr__temps *temps, const tsr_tensor *in,
+                         tsr_tensor **out)
+{
+    return tsr__heads_of(temps, in, a->heads.head_dim, out);
 }
 
 tsr_status tsr__split_heads(const tsr__attention *a, tsr__temps *temps,

@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/struct_size.h"
 #include "parallel/layers/delta_net.h"
+#include "parallel/layers/latent_attention.h"
 #include "parallel/layers/layer.h"
 #include "parallel/layers/norm_layer.h"
 #include "parallel/layers/self_attention.h"
@@ -35,7 +36,11 @@ static const tsr__documents **documents_of(const tsr_layer *layer)
 {
     tsr__attention *attention = tsr__attention_of(layer);
     tsr__delta_net *net = tsr__delta_net_of(layer);
-    return attention ? &attention->documents : net ? &net->documents : NULL;
+    tsr__latent_attention *latent = tsr__latent_of(layer);
+    return attention ? &attention->documents
+           : latent  ? &latent->documents
+           : net     ? &net->documents
+                     : NULL;
 }
 
 void tsr__layer_set_documents(tsr_layer *layer, const tsr__documents *documents)
@@ -391,6 +396,27 @@ static tsr_status create_delta_net(block *b, const tsr_block_params *params)
     return add_created(b, status, name, child);
 }
 
+static tsr_status create_latent_attention(block *b, const tsr_block_params *params)
+{
+    tsr_latent_attention_params attention;
+    TSR__TRY(TSR__TAKE_PART(tsr_latent_attention_params, params->latent_attention, &attention));
+    TSR__REQUIRE(!params->attention,
+                 "%s: attention and latent_attention are given; only one is possible", b->base.who);
+    TSR__REQUIRE(!params->sequence,
+                 "%s: latent_attention is given with sequence, which is not possible", b->base.who);
+    tsr_layer *child = NULL;
+    char *name;
+    TSR__TRY(child_name(&b->base, "attention", &name));
+    attention.group = b->base.group;
+    attention.name = name;
+    attention.size = params->size;
+    attention.dtype = params->dtype;
+    attention.grad_dtype = params->grad_dtype;
+    attention.deferred = params->deferred;
+    tsr_status status = tsr_latent_attention_create(&attention, &child);
+    return add_created(b, status, name, child);
+}
+
 static tsr_status create_experts(block *b, const tsr_block_params *params)
 {
     tsr_moe_params experts;
@@ -451,7 +477,9 @@ static tsr_status init_block(block *b, const tsr_block_params *params)
     if (before)
         TSR__TRY(create_norm(b, params, "norm1", &b->attention.norm));
     b->attention.layer = b->base.child_count;
-    TSR__TRY(params->delta_net ? create_delta_net(b, params) : create_attention(b, params));
+    TSR__TRY(params->delta_net          ? create_delta_net(b, params)
+             : params->latent_attention ? create_latent_attention(b, params)
+                                        : create_attention(b, params));
     if (after)
         TSR__TRY(create_norm(b, params, "post_norm1", &b->attention.post_norm));
     if (before)

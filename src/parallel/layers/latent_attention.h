@@ -1,0 +1,70 @@
+/* Layers of latent attention (transformer.h). latent_attention.c has the forward passes,
+ * latent_attention_backward.c the backward pass; latent_attention_create.c creates layers. */
+#ifndef TSR_PARALLEL_LAYERS_LATENT_ATTENTION_H
+#define TSR_PARALLEL_LAYERS_LATENT_ATTENTION_H
+
+#include "parallel/internal.h"
+#include "parallel/layers/layer.h"
+#include "tessera/transformer.h"
+
+/* The layer's own parameters. Its only child is the output layer, which is row-parallel. */
+typedef enum tsr__latent_parameter {
+    TSR__LATENT_Q_A,
+    TSR__LATENT_Q_A_NORM,
+    TSR__LATENT_Q, /* "q_b.weight", or "q.weight" if queries are not compressed */
+    TSR__LATENT_KV_A,
+    TSR__LATENT_KV_A_NORM,
+    TSR__LATENT_K_B,
+    TSR__LATENT_V_B,
+    TSR__LATENT_PARAMETERS
+} tsr__latent_parameter;
+
+typedef struct tsr__latent_attention {
+    tsr_layer base;
+    int64_t size, heads;     /* of all ranks */
+    int64_t q_rank, kv_rank; /* q_rank 0: queries are not compressed */
+    int64_t nope, rotary, value;
+    tsr__division division;            /* of the heads */
+    int64_t *q_sizes;                  /* [ranks]: the rows of TSR__LATENT_Q */
+    int index[TSR__LATENT_PARAMETERS]; /* among the layer's own parameters; −1: it has none */
+    bool causal, reduce_f32;
+    float scale, norm_epsilon;
+    tsr_rope *rope;                  /* NULL: nothing is rotated */
+    tsr_tensor *positions;           /* i32: 0, 1, …; NULL until the first pass */
+    const tsr__documents *documents; /* of the rows of forward passes; NULL: rows are documents */
+} tsr__latent_attention;
+
+extern const tsr__layer_type tsr__latent_attention_type;
+
+/* latent_attention.c */
+
+/* Returns the latent attention of a layer: itself or one of its children, or NULL. */
+tsr__latent_attention *tsr__latent_of(const tsr_layer *layer);
+/* The weight of a parameter that the layer has. */
+const tsr_tensor *tsr__latent_weight(const tsr__latent_attention *a, tsr__latent_parameter which);
+/* The same as floats: a copy, if it is in a block format. */
+tsr_status tsr__latent_floats(const tsr__latent_attention *a, tsr__temps *temps,
+                              tsr__latent_parameter which, const tsr_tensor **out) TSR_NODISCARD;
+/* The params of tsr_attention. */
+tsr_attention_params tsr__latent_params(const tsr__latent_attention *a, const tsr_tensor *starts);
+/* Gets the positions of `tokens` tokens in rows that are one document. */
+tsr_status tsr__latent_positions(tsr__latent_attention *a, tsr__temps *temps, int64_t tokens,
+                                 tsr_tensor **out) TSR_NODISCARD;
+/* Computes the keys [.., heads · (nope + rotary)] and values [.., heads · value] of this rank's
+ * heads from the latents [.., kv_rank + rotary], which are normalised and rotated. */
+tsr_status tsr__latent_expand(const tsr__latent_attention *a, tsr__temps *temps,
+                              const tsr_tensor *latents, tsr_tensor **k,
+                              tsr_tensor **v) TSR_NODISCARD;
+/* Creates a view [heads, rows, count] of features first … first + count − 1 of each head in a
+ * contiguous tensor [.., heads · each]. */
+tsr_status tsr__latent_by_heads(tsr__temps *temps, const tsr_tensor *in, int64_t each,
+                                int64_t first, int64_t count, tsr_tensor **out) TSR_NODISCARD;
+/* Creates a view [batch, heads, tokens, count] of the same features. */
+tsr_status tsr__latent_view(tsr__temps *temps, const tsr_tensor *in, int64_t each, int64_t first,
+                            int64_t count, tsr_tensor **out) TSR_NODISCARD;
+
+/* latent_attention_backward.c: the backward pass, as tsr__layer_type in layer.h declares it. */
+tsr_status tsr__latent_backward(tsr_layer *layer, const tsr_layer_saved *saved,
+                                const tsr_tensor *dy, tsr_tensor **dx) TSR_NODISCARD;
+
+#endif
