@@ -63,6 +63,13 @@ typedef struct tsr_model_delta_net {
     int taps; /* of the causal convolution; 0: 4 */
 } tsr_model_delta_net;
 
+/* Latent attention (transformer.h). */
+typedef struct tsr_model_latent {
+    size_t struct_size;
+    int64_t q_lora_rank; /* 0: queries are not compressed */
+    int64_t kv_lora_rank, nope_dim, rope_dim, value_dim;
+} tsr_model_latent;
+
 /* How the ranks divide experts. */
 typedef enum tsr_expert_division {
     /* Inside experts, unless their hidden features have fewer than 4 quantisation blocks for each
@@ -98,6 +105,9 @@ typedef struct tsr_model_layer {
      * the layer has attention. */
     const tsr_model_delta_net *delta_net;
     bool output_gate; /* attention has a gate of its output, as in transformer.h */
+    /* Latent attention; kv_heads is then heads, and head_dim nope_dim + rope_dim. NULL: the usual
+     * attention. */
+    const tsr_model_latent *latent;
 } tsr_model_layer;
 
 /* The properties of a model that its files describe. */

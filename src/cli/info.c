@@ -130,6 +130,16 @@ static void print_layers(const tsr_model_config *c)
                  count, net->key_heads, net->key_dim, net->heads, net->value_dim, layer->hidden);
             continue;
         }
+        const tsr_model_latent *latent = layer->latent;
+        if (latent) {
+            line(kind == 0 ? "layers" : "",
+                 "%d with %" PRId64 " heads of %" PRId64 " + %" PRId64
+                 " (rotated), values of %" PRId64 ", latents of %" PRId64 ", %" PRId64
+                 " hidden features",
+                 count, layer->heads, latent->nope_dim, latent->rope_dim, latent->value_dim,
+                 latent->kv_lora_rank, layer->experts ? layer->experts->hidden : layer->hidden);
+            continue;
+        }
         line(kind == 0 ? "layers" : "",
              "%d with %" PRId64 " heads, %" PRId64 " kv heads of %" PRId64 ", %" PRId64
              " hidden features%s",

@@ -1,4 +1,6 @@
 /* Reads the weights of a model's layers: of each parameter the part that this rank has. */
+#include <string.h>
+
 #include "base/error.h"
 #include "model/config/config.h"
 #include "model/model.h"
@@ -42,7 +44,7 @@ static tsr_status load_part(loading *l, const tsr__weight *weight, const tsr__we
 static tsr_status load_experts(loading *l, const tsr__stack_parameter *p,
                                const tsr__weight_part *part)
 {
-    const bool host = p->parameter->ndim == 3 &&
+    const bool host = p->parameter->ndim == 3 && strstr(p->ours, ".experts.") &&
                       tsr__config_host_experts(l->model->config, p->layer, l->model->host_experts);
     for (int64_t e = 0; e < part->experts; e++) {
         tsr__weight weight;

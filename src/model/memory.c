@@ -92,14 +92,14 @@ static bool add_to(joint *j, const tsr_layer *which, const joint *one)
     return true;
 }
 
-/* Allocates the matrices, or the biases, of all experts of this rank. */
+/* Allocates the matrices, or the biases, of all experts of this rank, or of its heads. */
 static tsr_status allocate_experts(const tsr_model *m, int number, tsr_layer *layer,
                                    const joint *one)
 {
     tsr_tensor *all = NULL;
     const int64_t shape[3] = {one->experts, one->rows[0], one->columns};
-    const bool host =
-        one->ndim == 3 && tsr__config_host_experts(m->config, number, m->host_experts);
+    const bool host = one->ndim == 3 && strstr(one->name, ".experts.") &&
+                      tsr__config_host_experts(m->config, number, m->host_experts);
     TSR__TRY(host ? tsr_tensor_create_host(m->device, one->dtype, one->ndim, shape, &all)
                   : tsr_tensor_create(m->device, one->dtype, one->ndim, shape, &all));
     const tsr_status status = tsr_layer_set_parameter(layer, one->index[0], all, NULL, false);
@@ -116,7 +116,7 @@ static tsr_status allocate_layer(const tsr_model *m, const tsr__weights *weights
     joint open[2] = {{.count = 0}, {.count = 0}}, one;
     for (int i = 0; i < tsr_layer_parameter_count(which); i++) {
         TSR__TRY(describe(m, weights, layer, ours, which, i, &one));
-        if (strstr(one.name, ".experts.")) {
+        if (strstr(one.name, ".experts.") || one.ndim == 3) {
             TSR__TRY(allocate_experts(m, layer, which, &one));
             continue;
         }

@@ -193,6 +193,15 @@ static void layers(void)
            (long long)heads.value.kv_count);
     tsr_layer_destroy(&attention);
     REFUSED_ALONE(tsr_delta_net_params, tsr_delta_net_create(&given, &refused));
+    tsr_latent_attention_params latent = TSR_INIT(tsr_latent_attention_params);
+    latent.group = group;
+    latent.size = 8;
+    latent.heads = 2;
+    latent.kv_lora_rank = 6;
+    latent.nope_dim = latent.rope_dim = latent.value_dim = 4;
+    OK(tsr_latent_attention_create(&latent, &attention));
+    REFUSED(tsr_latent_attention_params, latent, tsr_latent_attention_create(&latent, &refused));
+    tsr_layer_destroy(&attention);
     REFUSED_ALONE(tsr_block_params, tsr_block_create(&given, &refused));
 
     tsr_optimizer_params kind = TSR_INIT(tsr_optimizer_params);

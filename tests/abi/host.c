@@ -477,6 +477,18 @@ static void models(const char *data)
     config.architecture = "qwen3_5_text";
     printf("parameters %llu\n", (unsigned long long)tsr_model_config_parameters(&config, -1));
     REFUSED(tsr_model_delta_net, net, tsr_model_file_open_random(&config, TSR_F32, 1, &refused));
+    tsr_model_latent latent = TSR_INIT(tsr_model_latent);
+    latent.kv_lora_rank = 8;
+    latent.nope_dim = latent.rope_dim = 4;
+    latent.value_dim = 6;
+    layer = TSR_INIT(tsr_model_layer);
+    layer.hidden = 32;
+    layer.heads = layer.kv_heads = 2;
+    layer.head_dim = 8;
+    layer.latent = &latent;
+    config.architecture = "deepseek_v2";
+    printf("parameters %llu\n", (unsigned long long)tsr_model_config_parameters(&config, -1));
+    REFUSED(tsr_model_latent, latent, tsr_model_file_open_random(&config, TSR_F32, 1, &refused));
     tsr_model_file_close(&file);
 }
 

@@ -372,6 +372,7 @@ static const struct family {
     {"minimaxm2", "f16", "f16", true},   {"qwen3next", NULL, "f16", true},
     {"qwen35moe", "f16", NULL, true},    {"qwen3next", "f16", NULL, true},
     {"qwen35moe", NULL, "f16", true},    {"qwen35", "f16", "f16", true},
+    {"deepseek2", "f16", "f16", false},  {"deepseek2lite", "f16", "f16", true},
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 
@@ -410,7 +411,7 @@ static bool has_experts(const struct family *family)
 {
     return strstr(family->name, "moe") || strstr(family->name, "gptoss") ||
            strstr(family->name, "mixtral") || strstr(family->name, "minimax") ||
-           strstr(family->name, "next");
+           strstr(family->name, "next") || strstr(family->name, "deepseek");
 }
 
 /* Experts of every second family are in the host's memory. */

@@ -31,6 +31,11 @@ static tsr_status read_json(const char *json, const char *generation, flat_confi
 #define DELTA_NETS                                                                                 \
     ", \"linear_num_key_heads\": 2, \"linear_num_value_heads\": 6, \"linear_key_head_dim\": 16, "  \
     "\"linear_value_head_dim\": 8"
+#define LATENTS                                                                                    \
+    EXPERTS("deepseek_v3")                                                                         \
+    ", \"n_routed_experts\": 8, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 32, "       \
+    "\"q_lora_rank\": null, \"kv_lora_rank\": 24, \"qk_nope_head_dim\": 12, "                      \
+    "\"qk_rope_head_dim\": 8, \"v_head_dim\": 16"
 #define EXPERTS(family) "{\"model_type\": \"" family "\", " SIZES
 
 START_TEST(llama)
@@ -178,7 +183,7 @@ static const struct {
     {LLAMA ", \"head_dim\": 7}",
      "config.json: 7 components of a head of 7 are rotated; an even number from 2 is needed"},
     {LLAMA ", \"head_dim\": 100000}",
-     "config.json: size of a head is 100000; 1 to 512 is possible"},
+     "config.json: size of a head is 100000; 1 to 576 is possible"},
     {LLAMA ", \"intermediate_size\": -3}",
      "config.json: number of hidden features is -3; 1 to 8388608 is possible"},
     {LLAMA ", \"vocab_size\": 99999999}",
@@ -275,6 +280,19 @@ static const struct {
      "config.json: full_attention_interval is 0; 1 to 1024 is possible"},
     {EXPERTS("qwen3_5_text") DELTA_NETS ", \"layer_types\": [\"linear_attention\"]}",
      "config.json: the list of the layers' types has 1 entries for 3 layers"},
+    {EXPERTS("deepseek_v3") "}", "config.json: there is no kv_lora_rank of latent attention"},
+    {LATENTS ", \"v_head_dim\": 577}", "config.json: the number of features of a value of latent "
+                                       "attention is 577; 1 to 576 is possible"},
+    {LATENTS ", \"kv_lora_rank\": 569}",
+     "config.json: latent attention has a kv_lora_rank of 569, and heads with 12 and 8 rotated "
+     "features and values of 16; they must be at least 1, and the first two, with the rotated "
+     "features, and values at most 576"},
+    {LATENTS ", \"q_lora_rank\": -2}", "config.json: there is a q_lora_rank of -2"},
+    {LATENTS ", \"qk_rope_head_dim\": 7}",
+     "config.json: 7 components of a head of 7 are rotated; an even number from 2 is needed"},
+    {LATENTS ", \"attention_bias\": true}",
+     "config.json: a layer with latent attention has a window, soft cap, norm of q and k, sinks, "
+     "temperature, bias of attention, gate, long_rope or delta net; none is possible"},
     {EXPERTS("gpt_oss") ", \"num_local_experts\": 4, \"num_experts_per_tok\": 2, "
                         "\"swiglu_limit\": -3}",
      "config.json: the factor of the experts' weights is 1, and the limit of their activation -3"},
@@ -299,6 +317,9 @@ static const struct {
     {"{\"scoring_func\": \"none\", \"model_type\": \"minimax_m2\", " SIZES "}",
      "config.json: offset 17: gating function 'none' of experts is not supported; softmax and "
      "sigmoid are"},
+    {LATENTS ", \"n_group\": 4, \"topk_group\": 2, \"topk_method\": \"group_limited_greedy\"}",
+     "config.json: 4 groups of experts are chosen by their largest scores (group_limited_greedy), "
+     "which is not supported"},
     {"{\"clip_qkv\": 8, \"model_type\": \"olmoe\", " SIZES "}",
      "config.json: offset 13: clip_qkv is not supported"},
     {"{\"model_type\": \"gpt2\", \"scale_attn_by_inverse_layer_idx\": true}",
@@ -606,6 +627,53 @@ START_TEST(layers_with_delta_nets)
 }
 END_TEST
 
+/* Latent attention: its sizes, the factor of scores of YaRN, and the parameters of a layer. */
+START_TEST(layers_with_latents)
+{
+    folder in = folder_create();
+    char path[160];
+    tsr_model_file *file = NULL;
+    static const char json[] =
+        LATENTS ", \"q_lora_rank\": 20, \"first_k_dense_replace\": 1, \"rope_scaling\": {\"type\": "
+                "\"yarn\", \"factor\": 40, \"original_max_position_embeddings\": 64, \"mscale\": "
+                "0.707, \"mscale_all_dim\": 0.707}}";
+    folder_write(&in, "config.json", json, strlen(json), path);
+    ck_assert_ok(tsr_model_file_open(path, &file));
+    const tsr_model_config *c = tsr_model_file_config(file);
+    const tsr_model_layer *layer = layer_of(c, 0);
+    const tsr_model_latent *l = layer->latent;
+    ck_assert(l && l->q_lora_rank == 20 && l->kv_lora_rank == 24 && l->nope_dim == 12);
+    ck_assert(l->rope_dim == 8 && l->value_dim == 16);
+    ck_assert(layer->heads == 8 && layer->kv_heads == 8 && layer->head_dim == 20);
+    ck_assert(layer->rope->rotary_dim == 8 && layer->rope->pairing == TSR_ROPE_ADJACENT);
+    ck_assert_double_eq_tol(layer->rope->attention_factor, 1, 1e-12);
+    const double scale = 0.0707 * log(40.0) + 1;
+    ck_assert_double_eq_tol(layer->attention_scale, scale * scale / sqrt(20.0), 1e-12);
+    ck_assert_int_eq((int64_t)tsr_model_config_parameters(c, 0),
+                     2 * 64 + 20 * 64 + 20 + 160 * 20 + 32 * 64 + 24 + 8 * 24 * (12 + 16) +
+                         64 * 128 + 3 * 64 * 96);
+    tsr_model_config changed = *c;
+    tsr_model_layer other = *layer;
+    changed.kind_count = 1;
+    changed.layer_kinds = NULL;
+    changed.kinds = (const tsr_model_layer *const[]){&other};
+    tsr_model_file *random = NULL;
+    ck_assert_ok(tsr_model_file_open_random(&changed, TSR_F32, 1, &random));
+    tsr_model_file_close(&random);
+    other.kv_heads = 4;
+    ck_assert_error(
+        tsr_model_file_open_random(&changed, TSR_F32, 1, &random), TSR_ERR_INVALID,
+        "model: configuration: a layer with latent attention has 8 heads, 4 kv heads and a "
+        "head_dim of 20; as many kv heads as heads, and 20, are needed");
+    other.latent = NULL;
+    ck_assert_error(tsr_model_file_open_random(&changed, TSR_F32, 1, &random), TSR_ERR_INVALID,
+                    "model: configuration: a layer has no latent attention; models of architecture "
+                    "deepseek_v3 have latent attention");
+    tsr_model_file_close(&file);
+    folder_destroy(&in);
+}
+END_TEST
+
 START_TEST(memory_runs_out)
 {
     static const char *const paths[] = {TEST_DATA "/model/stories260K-hf",
@@ -667,5 +735,6 @@ TESTS(config)
     tcase_add_test(tests, gguf_mistakes);
     tcase_add_test(tests, layers_with_experts);
     tcase_add_test(tests, layers_with_delta_nets);
+    tcase_add_test(tests, layers_with_latents);
     tcase_add_test(tests, memory_runs_out);
 }

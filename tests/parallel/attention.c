@@ -272,6 +272,50 @@ CASE(attention_plain, "self-attention: output and gradients, heads divided evenl
         true, 2);
 }
 
+static void run_latent(tsr_latent_attention_params p, bool no_batch, uint64_t sequence)
+{
+    tsr_layer *layer = NULL;
+    p.name = "attention";
+    p.init = tsr_init_params(.seed = sequence);
+    OK(tsr_latent_attention_create(&p, &layer));
+    tsr_heads heads = TSR_INIT(tsr_heads);
+    OK(tsr_self_attention_get_heads(layer, &heads));
+    CHECK(heads.head_dim == p.kv_lora_rank + p.rope_dim && heads.value_dim == p.kv_lora_rank &&
+              heads.values_in_keys && heads.kv_first == 0 && heads.kv_count == (heads.count > 0) &&
+              heads.first + heads.count <= p.heads,
+          "%lld heads from %lld on", (long long)heads.count, (long long)heads.first);
+    run r = {.host = {.latent = &p, .batch = no_batch ? 1 : 2, .tokens = 5, .size = p.size},
+             .layer = layer,
+             .dtype = TSR_F32,
+             .no_batch = no_batch};
+    run_all(&r, 3000 + 2 * sequence);
+}
+
+CASE(attention_latent,
+     "latent attention: output and gradients, with and without compressed queries")
+{
+    run_latent(*tsr_latent_attention_params(.size = 9, .heads = 5, .q_lora_rank = 7,
+                                            .kv_lora_rank = 6, .nope_dim = 3, .rope_dim = 2,
+                                            .value_dim = 4, .rope = &adjacent, .causal = true,
+                                            .norm_epsilon = 1e-3F, .reduce_f32 = true,
+                                            .partition =
+                                                tsr_partition_params(.kind = TSR_PARTITION_UNEVEN)),
+               false, 1);
+    run_latent(*tsr_latent_attention_params(.group = staged, .size = 8, .heads = 4,
+                                            .kv_lora_rank = 5, .nope_dim = 4, .rope_dim = 4,
+                                            .value_dim = 3, .rope = &halves, .scale = 0.4F,
+                                            .overlap_parts = 2,
+                                            .partition =
+                                                tsr_partition_params(.kind = TSR_PARTITION_WEIGHTED,
+                                                                     .rates = rates)),
+               true, 2);
+    run_latent(*tsr_latent_attention_params(.size = 6, .heads = 3, .kv_lora_rank = 4, .nope_dim = 2,
+                                            .rope_dim = 3, .value_dim = 5, .causal = true,
+                                            .partition =
+                                                tsr_partition_params(.kind = TSR_PARTITION_UNEVEN)),
+               false, 3);
+}
+
 CASE(attention_grouped, "self-attention with grouped queries and rotary embedding")
 {
     run_attention(
@@ -570,6 +614,7 @@ typedef struct block_case {
     tsr_delta_net_params net;
     bool has_net;
     tsr_self_attention_params attention;
+    tsr_latent_attention_params latent; /* in place of it if its heads are not 0 */
     tsr_mlp_params mlp;
     tsr_block_params block;
 } block_case;
@@ -579,14 +624,16 @@ static void run_block(block_case c, float p, uint64_t sequence)
     tsr_layer *layer = NULL;
     tsr_block_params b = c.block;
     b.norm = &c.norm;
-    b.attention = c.has_net ? NULL : &c.attention;
+    b.attention = c.has_net || c.latent.heads ? NULL : &c.attention;
     b.delta_net = c.has_net ? &c.net : NULL;
+    b.latent_attention = c.latent.heads ? &c.latent : NULL;
     b.mlp = &c.mlp;
     const tsr_random_params random = {
         .struct_size = sizeof random, .seed = 5, .subsequence = 77 + sequence, .offset = 3};
     b.name = "h.1";
-    c.attention.init = c.net.init = c.mlp.init = tsr_init_params(.seed = sequence);
-    c.attention.partition = c.mlp.partition = tsr_partition_params(.kind = TSR_PARTITION_UNEVEN);
+    c.attention.init = c.net.init = c.latent.init = c.mlp.init = tsr_init_params(.seed = sequence);
+    c.attention.partition = c.latent.partition = c.mlp.partition =
+        tsr_partition_params(.kind = TSR_PARTITION_UNEVEN);
     OK(tsr_block_create(&b, &layer));
     OK(tsr_block_set_dropout(layer, p, p > 0 ? &random : NULL));
     if (!c.attention.kv_heads)
@@ -614,6 +661,7 @@ static block_case gpt_block(void)
         .norm = *tsr_norm_params(.bias = true),
         .attention = *tsr_self_attention_params(.heads = 4, .bias = true, .output_bias = true,
                                                 .causal = true),
+        .latent = TSR_INIT(tsr_latent_attention_params),
         .mlp = *tsr_mlp_params(.hidden_size = 10, .activation = TSR_ACT_GELU_TANH, .bias = true),
         .block = *tsr_block_params(.size = 8)};
 }
@@ -643,6 +691,16 @@ CASE(block_llama, "a block with RMS norm, grouped queries, rotary embedding and 
     b.block.recompute = true;
     b.attention.qk_norm = TSR_QK_NORM_HEADS;
     run_block(b, 0, 4);
+}
+
+CASE(block_latent, "a block with latent attention, also with recomputation")
+{
+    block_case b = llama_block();
+    b.latent = *tsr_latent_attention_params(.heads = 3, .q_lora_rank = 5, .kv_lora_rank = 4,
+                                            .nope_dim = 3, .rope_dim = 2, .value_dim = 4,
+                                            .rope = &adjacent, .causal = true);
+    b.block.recompute = true;
+    run_block(b, 0.2F, 14);
 }
 
 CASE(block_norms, "blocks with norms after attention and MLP, and a factor of residual branches")

@@ -224,6 +224,65 @@ static double *delta_net(const host_model *m, const tsr_delta_net_params *p, con
     return y;
 }
 
+/* The keys and values of a row of latents c, for one head. Values have the size of keys here, with
+ * zeros at the end. */
+static void expand(const host_model *m, const tsr_latent_attention_params *p, int64_t h,
+                   const double *c, double *k, double *v)
+{
+    const int64_t rank = p->kv_lora_rank;
+    const double *k_b = find(m, "k_b.weight") + h * rank * p->nope_dim,
+                 *v_b = find(m, "v_b.weight") + h * p->value_dim * rank;
+    for (int64_t i = 0; i < rank; i++) {
+        for (int64_t n = 0; n < p->nope_dim; n++)
+            k[n] += c[i] * k_b[i * p->nope_dim + n];
+        for (int64_t n = 0; n < p->value_dim; n++)
+            v[n] += c[i] * v_b[n * rank + i];
+    }
+    for (int64_t n = 0; n < p->rope_dim; n++)
+        k[p->nope_dim + n] = c[rank + n];
+}
+
+static double *latent_attention(const host_model *m, const tsr_latent_attention_params *p,
+                                const double *x)
+{
+    const int64_t d = p->nope_dim + p->rope_dim, rows = m->batch * m->tokens,
+                  count = rows * p->heads, wide = p->kv_lora_rank + p->rope_dim;
+    const double epsilon = epsilon_of(p->norm_epsilon);
+    const tsr_self_attention_params expanded = {.heads = p->heads,
+                                                .kv_heads = p->heads,
+                                                .head_dim = d,
+                                                .scale = p->scale,
+                                                .causal = p->causal};
+    double *raw = p->q_lora_rank > 0 ? linear(m, "q_a", x, m->size, p->q_lora_rank) : NULL;
+    if (raw)
+        normalise(raw, rows, p->q_lora_rank, true, epsilon, find(m, "q_a_norm.weight"), NULL);
+    double *q = raw ? linear(m, "q_b", raw, p->q_lora_rank, p->heads * d)
+                    : linear(m, "q", x, m->size, p->heads * d);
+    double *latents = linear(m, "kv_a", x, m->size, wide), *k = doubles(count * d),
+           *v = doubles(count * d), *heads = doubles(count * d), *values = doubles(count * d);
+    for (int64_t r = 0; r < rows; r++) {
+        double *c = latents + r * wide;
+        normalise(c, 1, p->kv_lora_rank, true, epsilon, find(m, "kv_a_norm.weight"), NULL);
+        if (p->rope)
+            turn(c + p->kv_lora_rank, p->rope, r % m->tokens);
+        for (int64_t h = 0; h < p->heads; h++) {
+            if (p->rope)
+                turn(q + (r * p->heads + h) * d + p->nope_dim, p->rope, r % m->tokens);
+            expand(m, p, h, c, k + (r * p->heads + h) * d, v + (r * p->heads + h) * d);
+        }
+    }
+    for (int64_t b = 0; b < m->batch; b++)
+        for (int64_t h = 0; h < p->heads; h++)
+            attend_head(m, &expanded, b, h, q, k, v, heads);
+    for (int64_t i = 0; i < count; i++)
+        memcpy(values + i * p->value_dim, heads + i * d, (size_t)p->value_dim * sizeof *values);
+    double *y = linear(m, "o", values, p->heads * p->value_dim, m->size);
+    double *all[] = {raw, q, latents, k, v, heads, values};
+    for (int i = 0; i < 7; i++)
+        free(all[i]);
+    return y;
+}
+
 static double *mlp(const host_model *m, const tsr_mlp_params *p, const double *x)
 {
     const int64_t count = m->batch * m->tokens * p->hidden_size;
@@ -249,9 +308,10 @@ static double *branch(const host_model *m, int which, const double *x)
         normalise(z, m->batch * m->tokens, m->size, p->norm->kind == TSR_NORM_RMS,
                   epsilon_of(p->norm->epsilon), find(m, which ? "norm2.weight" : "norm1.weight"),
                   find(m, which ? "norm2.bias" : "norm1.bias"));
-    double *y = which          ? mlp(m, p->mlp, z)
-                : p->delta_net ? delta_net(m, p->delta_net, z)
-                               : attention(m, p->attention, z);
+    double *y = which                 ? mlp(m, p->mlp, z)
+                : p->delta_net        ? delta_net(m, p->delta_net, z)
+                : p->latent_attention ? latent_attention(m, p->latent_attention, z)
+                                      : attention(m, p->attention, z);
     if (p->norms != TSR_BLOCK_NORMS_BEFORE)
         normalise(y, m->batch * m->tokens, m->size, p->norm->kind == TSR_NORM_RMS,
                   epsilon_of(p->norm->epsilon),
@@ -270,6 +330,8 @@ double *host_model_forward(const host_model *m)
         return attention(m, m->attention, m->x);
     if (m->delta_net)
         return delta_net(m, m->delta_net, m->x);
+    if (m->latent)
+        return latent_attention(m, m->latent, m->x);
     double *between = branch(m, 0, m->x), *y = branch(m, 1, between);
     free(between);
     return y;

@@ -8,9 +8,11 @@
 #define HOST_MOST_PARAMETERS 24
 
 typedef struct host_model {
-    /* Exactly one of the three is not NULL. Its kv_heads, head_dim and taps must not be 0. */
+    /* Exactly one of the four is not NULL. Its kv_heads, head_dim and taps must not be 0. The
+     * values of latent attention must not be wider than its keys. */
     const tsr_self_attention_params *attention;
     const tsr_delta_net_params *delta_net;
+    const tsr_latent_attention_params *latent;
     const tsr_block_params *block;
     int64_t batch, tokens, size;
     /* The full parameters. Functions find them by the ends of their names, such as "q.weight". */

@@ -70,10 +70,10 @@ static void feed(generation *g, const int *sequences, const int64_t *tokens)
     free(in);
 }
 
-static void generate(int64_t heads, int64_t kv_heads)
+static void generate(tsr_block_params b)
 {
-    tsr_block_params b = small_block(heads, kv_heads);
     tsr_layer *layer = NULL;
+    const char *what = b.latent_attention ? "latent_attention" : "self_attention";
     OK(tsr_block_create(&b, &layer));
     host_model host = {.block = &b, .batch = SEQUENCES, .tokens = LONGEST, .size = b.size};
     host_model_load(&host, layer);
@@ -81,9 +81,13 @@ static void generate(int64_t heads, int64_t kv_heads)
     generation g = {.layer = layer, .size = b.size, .x = host.x, .y = host_model_forward(&host)};
     tsr_heads mine = TSR_INIT(tsr_heads);
     OK(tsr_self_attention_get_heads(layer, &mine));
+    const int64_t value_dims[] = {mine.value_dim, mine.value_dim};
+    const bool in_keys[] = {mine.values_in_keys, mine.values_in_keys};
     OK(tsr_kv_cache_create(tsr_kv_cache_params(.stream = queue, .layers = 2,
-                                               .kv_heads = mine.kv_count, .head_dim = 4,
-                                               .page_tokens = 4, .pages = 8, .sequences = 3),
+                                               .kv_heads = mine.kv_count, .head_dim = mine.head_dim,
+                                               .layer_value_dims = value_dims,
+                                               .layer_values_in_keys = in_keys, .page_tokens = 4,
+                                               .pages = 8, .sequences = 3),
                            &g.cache));
     int sequences[SEQUENCES];
     for (int i = SEQUENCES - 1; i >= 0; i--)
@@ -92,13 +96,14 @@ static void generate(int64_t heads, int64_t kv_heads)
     tsr_tensor *x = tensor_new(TSR_F32, 3, (int64_t[]){SEQUENCES, 2, b.size}), *y = NULL;
     char text[200];
     OK(tsr_fill(queue, x, 1));
-    FAILS(tsr_layer_forward_cached(layer, x, g.cache, 1, &y), TSR_ERR_INVALID,
-          "self_attention h.0.attention: the cache has no step; tsr_kv_cache_begin starts one");
+    snprintf(text, sizeof text,
+             "%s h.0.attention: the cache has no step; tsr_kv_cache_begin starts one", what);
+    FAILS(tsr_layer_forward_cached(layer, x, g.cache, 1, &y), TSR_ERR_INVALID, text);
     feed(&g, sequences, (int64_t[]){3, 5}); /* prompts */
     snprintf(text, sizeof text,
-             "self_attention h.0.attention: x is [2,2,%lld]; the cache's step has 2 sequences of "
+             "%s h.0.attention: x is [2,2,%lld]; the cache's step has 2 sequences of "
              "up to 5 tokens",
-             (long long)b.size);
+             what, (long long)b.size);
     FAILS(tsr_layer_forward_cached(layer, x, g.cache, 1, &y), TSR_ERR_INVALID, text);
     FAILS(tsr_layer_forward_cached(layer, x, NULL, 1, &y), TSR_ERR_INVALID,
           "layer_forward_cached: cache is NULL");
@@ -123,8 +128,16 @@ static void generate(int64_t heads, int64_t kv_heads)
 
 CASE(generation_with_cache, "tokens that come one by one give what whole sequences give")
 {
-    generate(4, 4);
-    generate(6, 2);
+    generate(small_block(4, 4));
+    generate(small_block(6, 2));
+    tsr_block_params b = small_block(6, 6);
+    b.attention = NULL;
+    b.latent_attention = tsr_latent_attention_params(
+            .heads = 5, .q_lora_rank = 6, .kv_lora_rank = 8, .nope_dim = 3, .rope_dim = 4,
+            .value_dim = 5, .rope = tsr_rope_params(.rotary_dim = 4, .pairing = TSR_ROPE_ADJACENT),
+            .causal = true, .scale = 0.3F,
+            .partition = tsr_partition_params(.kind = TSR_PARTITION_UNEVEN));
+    generate(b);
 }
 
 /* Parameters --------------------------------------------------------------------------------- */
@@ -381,7 +394,7 @@ CASE(attention_mistakes, "mistakes in self-attention's params are named")
     ATTENTION_FAILS("kv_heads 3 does not divide heads 8", .size = 8, .heads = 8, .kv_heads = 3);
     ATTENTION_FAILS("kv_heads -1 does not divide heads 8", .size = 8, .heads = 8, .kv_heads = -1);
     ATTENTION_FAILS("heads 8 does not divide size 12; set head_dim", .size = 12, .heads = 8);
-    ATTENTION_FAILS("head_dim is 600; 1 to 512 are possible", .size = 12, .heads = 8,
+    ATTENTION_FAILS("head_dim is 600; 1 to 576 are possible", .size = 12, .heads = 8,
                     .head_dim = 600);
     ATTENTION_FAILS("window is -1; it must be positive, and goes with causal attention", .size = 8,
                     .heads = 8, .window = -1, .causal = true);
@@ -433,6 +446,53 @@ CASE(attention_mistakes, "mistakes in self-attention's params are named")
               TSR_ERR_INVALID, text);
     }
     CHECK(!layer, "a layer that failed");
+}
+
+#define LATENT_FAILS(text, ...)                                                                    \
+    FAILS(tsr_latent_attention_create(tsr_latent_attention_params(.name = "a", .kv_lora_rank = 8,  \
+                                                                  .nope_dim = 4, .rope_dim = 4,    \
+                                                                  .value_dim = 4, __VA_ARGS__),    \
+                                      &layer),                                                     \
+          TSR_ERR_INVALID, "latent_attention a: " text)
+
+CASE(latent_mistakes, "mistakes in the params of latent attention are named")
+{
+    tsr_layer *layer = NULL;
+    FAILS(tsr_latent_attention_create(NULL, &layer), TSR_ERR_INVALID,
+          "latent_attention: params is NULL");
+    LATENT_FAILS("size is 0, heads 2; both must be at least 1, and heads at most 4096", .size = 0,
+                 .heads = 2);
+    LATENT_FAILS("size is 8, heads 4097; both must be at least 1, and heads at most 4096",
+                 .size = 8, .heads = 4097);
+    LATENT_FAILS("q_lora_rank is -1, kv_lora_rank 8; the first must not be negative, and the "
+                 "second at least 1",
+                 .size = 8, .heads = 2, .q_lora_rank = -1);
+    LATENT_FAILS("rope has a rotary_dim of 2, but rope_dim is 4", .size = 8, .heads = 2,
+                 .rope = tsr_rope_params(.rotary_dim = 2));
+    LATENT_FAILS("scale is nan", .size = 8, .heads = 2, .scale = NAN);
+    LATENT_FAILS("norm_epsilon is -1; at least 2^-126 is needed", .size = 8, .heads = 2,
+                 .norm_epsilon = -1);
+    FAILS(tsr_latent_attention_create(
+              tsr_latent_attention_params(.name = "a", .size = 8, .heads = 2, .kv_lora_rank = 570,
+                                          .nope_dim = 4, .rope_dim = 8, .value_dim = 4),
+              &layer),
+          TSR_ERR_INVALID,
+          "latent_attention a: kv_lora_rank is 570, nope_dim 4, rope_dim 8 and value_dim 4; the "
+          "sums of rope_dim and one of the first two, and value_dim, may be at most 576");
+    FAILS(tsr_latent_attention_create(
+              tsr_latent_attention_params(.name = "a", .size = 8, .heads = 2, .kv_lora_rank = 4),
+              &layer),
+          TSR_ERR_INVALID,
+          "latent_attention a: nope_dim is 0, rope_dim 0, value_dim 0; all must be at least 1");
+    tsr_block_params b = small_block(4, 4);
+    b.latent_attention = tsr_latent_attention_params(.heads = 2);
+    FAILS(tsr_block_create(&b, &layer), TSR_ERR_INVALID,
+          "block h.0: attention and latent_attention are given; only one is possible");
+    b.attention = NULL;
+    b.sequence = true;
+    FAILS(tsr_block_create(&b, &layer), TSR_ERR_INVALID,
+          "block h.0: latent_attention is given with sequence, which is not possible");
+    CHECK(!layer, "a layer of a call that failed");
 }
 
 CASE(block_mistakes, "mistakes in a block's and a norm's params and in passes are named")

@@ -47,6 +47,12 @@ void tsr__facts_init(tsr__facts *facts)
         .qk_norm = TSR__UNSET,
         .output_gate = TSR__UNSET,
         .next_layers = TSR__UNSET,
+        .latent = {.q_rank = TSR__UNSET,
+                   .kv_rank = TSR__UNSET,
+                   .nope = TSR__UNSET,
+                   .rope = TSR__UNSET,
+                   .value = TSR__UNSET,
+                   .head = TSR__UNSET},
         .delta = {.key_heads = TSR__UNSET,
                   .heads = TSR__UNSET,
                   .key_dim = TSR__UNSET,
@@ -137,6 +143,18 @@ static tsr_status take_heads(const tsr__facts *facts, int64_t width, tsr_model_l
     TSR__REQUIRE(facts->value_dim == TSR__UNSET || facts->value_dim == out->head_dim,
                  "%s: keys have %" PRId64 " features per head, but values %" PRId64, facts->file,
                  out->head_dim, facts->value_dim);
+    return TSR_OK;
+}
+
+/* The heads of latent attention, which all have keys of their own. */
+static tsr_status take_latent_heads(const tsr__facts *facts, tsr__config *config,
+                                    tsr_model_layer *out)
+{
+    tsr_model_latent *latent = &config->latents[0];
+    TSR__TRY(tsr__config_take_latent(facts, latent));
+    out->heads = out->kv_heads = facts->heads;
+    out->head_dim = latent->nope_dim + latent->rope_dim;
+    out->latent = latent;
     return TSR_OK;
 }
 
@@ -245,6 +263,8 @@ static tsr_status take_scores(const tsr__facts *facts, tsr_model_layer *out)
                          &scalar));
     if (scalar != (double)out->head_dim)
         out->attention_scale = 1 / sqrt(scalar);
+    if (out->latent && out->attention_scale == 0 && tsr__yarn_score_factor(facts) != 1)
+        out->attention_scale = tsr__yarn_score_factor(facts) / sqrt((double)out->head_dim);
     TSR__TRY(take_temperature(facts, out));
     return take_factor(facts, "the soft cap of scores", facts->attention_softcap, 0, &out->softcap);
 }
@@ -288,7 +308,8 @@ static tsr_status take_layer(const tsr__facts *facts, tsr__config *config, tsr_m
     const tsr_model_config *model = &config->public;
     *layer = family->layer;
     layer->struct_size = sizeof *layer;
-    TSR__TRY(take_heads(facts, model->width, layer));
+    TSR__TRY(family->latent ? take_latent_heads(facts, config, layer)
+                            : take_heads(facts, model->width, layer));
     layer->hidden = facts->hidden;
     if (layer->hidden == TSR__UNSET && family->hidden_per_width > 0)
         layer->hidden = family->hidden_per_width * model->width;
@@ -307,7 +328,13 @@ static tsr_status take_layer(const tsr__facts *facts, tsr__config *config, tsr_m
     if (facts->has_activation)
         layer->activation = facts->activation;
     TSR__TRY(take_scores(facts, layer));
-    return family->learned_positions ? TSR_OK : take_ropes(facts, config, layer->head_dim);
+    if (family->learned_positions)
+        return TSR_OK;
+    TSR__TRY(take_ropes(facts, config, layer->latent ? layer->latent->rope_dim : layer->head_dim));
+    if (!layer->latent)
+        return TSR_OK;
+    config->ropes[ROPE].pairing = TSR_ROPE_ADJACENT;
+    return tsr__latent_check(facts->file, layer);
 }
 
 /* Where the window of a model is. */
@@ -618,6 +645,14 @@ static tsr_status check_kind(const tsr_model_config *c, const tsr_model_layer *l
     facts.kv_heads = layer->delta_net ? 1 : layer->kv_heads;
     facts.head_dim = layer->delta_net ? 2 : layer->head_dim;
     facts.delta.period = 1; /* no layer has a delta net, which is checked below */
+    TSR__REQUIRE(
+        !layer->latent == !facts.family->latent,
+        "model: configuration: a layer has %s attention; models of architecture %s have %s",
+        layer->latent ? "latent" : "no latent", c->architecture,
+        facts.family->latent ? "latent attention" : "no latent attention");
+    if (layer->latent) /* checked below */
+        facts.latent = (tsr__latent_facts){
+            .q_rank = 0, .kv_rank = 1, .nope = 1, .rope = 2, .value = 1, .head = 3};
     facts.hidden = layer->experts ? 1 : layer->hidden;
     if (facts.family->expert_keys) { /* experts are checked below, and with their own errors */
         facts.experts.count = facts.experts.used = facts.experts.hidden = 1;
@@ -659,6 +694,8 @@ static tsr_status check_kind(const tsr_model_config *c, const tsr_model_layer *l
                  "model: configuration: output_gate is true, but attention has no gate in models "
                  "of architecture %s",
                  c->architecture);
+    if (layer->latent)
+        TSR__TRY(tsr__latent_check("model: configuration", layer));
     if (layer->delta_net) {
         TSR__TRY(tsr__delta_layer_check("model: configuration", layer));
         TSR__TRY(tsr__delta_net_check("model: configuration", layer->delta_net));
@@ -706,6 +743,10 @@ static tsr_status copy_kind(const tsr_model_layer *given, int kind, tsr__config 
     if (layer->experts) {
         TSR__TRY(TSR__TAKE_PART(tsr_model_experts, layer->experts, &copy->experts[kind]));
         layer->experts = &copy->experts[kind];
+    }
+    if (layer->latent) {
+        TSR__TRY(TSR__TAKE_PART(tsr_model_latent, layer->latent, &copy->latents[kind]));
+        layer->latent = &copy->latents[kind];
     }
     if (layer->delta_net) {
         tsr_model_delta_net *net = &copy->delta_nets[kind];

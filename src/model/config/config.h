@@ -39,6 +39,7 @@ typedef struct tsr__expert_facts {
     int64_t gating;              /* a tsr_gating */
     double scale, limit;
     int normalise, choice_bias;
+    bool groups_by_largest; /* groups are chosen by their largest score, not the sum of two */
     tsr__layer_facts dense; /* whether layers have no experts, whatever the rest says */
 } tsr__expert_facts;
 
@@ -49,6 +50,12 @@ typedef struct tsr__delta_facts {
     int64_t period;         /* layers period − 1, 2 · period − 1, … have attention */
     tsr__layer_facts which; /* whether layers have a delta net, whatever the rest says */
 } tsr__delta_facts;
+
+/* What a file says about latent attention. */
+typedef struct tsr__latent_facts {
+    int64_t q_rank, kv_rank, nope, rope, value;
+    int64_t head; /* nope + rope, which GGUF files have */
+} tsr__latent_facts;
 
 /* The values of a file before they are checked. TSR__UNSET: the file does not have the value; truth
  * values are 0 or 1. */
@@ -71,6 +78,7 @@ typedef struct tsr__facts {
     int qk_norm; /* whether q and k have norms */
     tsr__expert_facts experts;
     tsr__delta_facts delta;
+    tsr__latent_facts latent;
     int output_gate;
     int64_t next_layers; /* layers that predict further tokens */
     int64_t bos;
@@ -100,6 +108,7 @@ typedef struct tsr__config {
     tsr_model_layer kinds[TSR_MODEL_MAX_LAYER_KINDS];
     tsr_model_experts experts[TSR_MODEL_MAX_LAYER_KINDS];            /* to which kinds point */
     tsr_model_delta_net delta_nets[TSR_MODEL_MAX_LAYER_KINDS];       /* the same */
+    tsr_model_latent latents[TSR_MODEL_MAX_LAYER_KINDS];             /* the same */
     const tsr_model_layer *kind_pointers[TSR_MODEL_MAX_LAYER_KINDS]; /* to kinds */
     /* what `rope` and `long_rope` of the kinds point to, and the divisors of these */
     tsr_rope_params ropes[2 * TSR_MODEL_MAX_LAYER_KINDS];
@@ -162,6 +171,10 @@ bool tsr__layer_has_delta_net(const tsr__facts *facts, int layer);
 tsr_status tsr__delta_net_check(const char *where, const tsr_model_delta_net *net) TSR_NODISCARD;
 /* Checks that nothing in the description of a layer with a delta net is about attention. */
 tsr_status tsr__delta_layer_check(const char *where, const tsr_model_layer *layer) TSR_NODISCARD;
+/* latent.c: tsr__config_take_latent describes the latent attention of a file, and checks it. */
+tsr_status tsr__config_take_latent(const tsr__facts *facts, tsr_model_latent *out) TSR_NODISCARD;
+/* Checks a layer with latent attention. `where` begins the error text. */
+tsr_status tsr__latent_check(const char *where, const tsr_model_layer *layer) TSR_NODISCARD;
 /* Removes what describes attention. */
 void tsr__layer_without_attention(tsr_model_layer *layer);
 
@@ -174,6 +187,11 @@ tsr_status tsr__rope_make(const tsr__facts *facts, int64_t head_dim, int64_t con
 double tsr__long_attention(double context, double original_length);
 /* Returns the factor by which YaRN multiplies rotated components, if a file names none. */
 double tsr__yarn_attention(double factor);
+/* Returns the factor by which latent attention multiplies scores for YaRN: the square of its factor
+ * with mscale_all_dim. */
+double tsr__yarn_score_factor(const tsr__facts *facts);
+/* Returns the mscale_all_dim that gives a layer's factor of scores; 0: none. */
+double tsr__yarn_score_scale(const tsr_model_layer *layer);
 /* Returns the number by which the scaling of Llama 3 divides the frequency of pair i. */
 double tsr__llama3_divisor(const tsr_rope_params *rope, int64_t i);
 /* Finds the parameters of Llama 3's scaling that give factors[count], the numbers by which a GGUF

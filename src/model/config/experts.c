@@ -92,6 +92,11 @@ static tsr_status take_groups(const tsr__facts *facts, tsr_model_experts *out)
     TSR__REQUIRE(groups > 1 && groups <= MOST_EXPERTS && used >= 1 && used <= groups,
                  "%s: a token uses %" PRId64 " of %" PRId64 " groups of experts", facts->file, used,
                  groups);
+    if (facts->experts.groups_by_largest)
+        return tsr__fail(TSR_ERR_UNSUPPORTED,
+                         "%s: %" PRId64 " groups of experts are chosen by their largest scores "
+                         "(group_limited_greedy), which is not supported",
+                         facts->file, groups);
     out->groups = (int)groups;
     out->groups_used = (int)used;
     return TSR_OK;

@@ -22,7 +22,7 @@ typedef struct entry {
     double *real;
 } entry;
 
-enum { MAX_ENTRIES = 64 };
+enum { MAX_ENTRIES = 80 };
 
 typedef struct metadata {
     tsr__file *file;
@@ -87,6 +87,15 @@ static tsr_status take_gating(tsr__facts *facts, int64_t number)
     return TSR_OK;
 }
 
+/* Files of before 2025 have the sizes of heads where others have those of latents. */
+static void take_latent(tsr__facts *facts)
+{
+    tsr__latent_facts *l = &facts->latent;
+    l->rope = facts->rotary_dim;
+    l->head = l->head != TSR__UNSET ? l->head : facts->head_dim;
+    l->value = l->value != TSR__UNSET ? l->value : facts->value_dim;
+}
+
 static tsr_status read_values(metadata *m)
 {
     tsr__facts *facts = m->facts;
@@ -148,6 +157,10 @@ static tsr_status read_values(metadata *m)
         {".rope.scaling.attn_factor", NULL, &rope->attention_factor},
         {".rope.scaling.yarn_beta_fast", NULL, &rope->beta_fast},
         {".rope.scaling.yarn_beta_slow", NULL, &rope->beta_slow},
+        {".attention.q_lora_rank", &facts->latent.q_rank, NULL},
+        {".attention.kv_lora_rank", &facts->latent.kv_rank, NULL},
+        {".attention.key_length_mla", &facts->latent.head, NULL},
+        {".attention.value_length_mla", &facts->latent.value, NULL},
         {"tokenizer.ggml.bos_token_id", &facts->bos, NULL},
         {"tokenizer.ggml.eos_token_id", &eos, NULL},
         {"tokenizer.ggml.eot_token_id", &eot, NULL},
@@ -188,9 +201,13 @@ static tsr_status read_values(metadata *m)
         facts->activation = TSR_ACT_GELU_ERF;
         facts->has_activation = true;
     }
-    /* YaRN's factor of rotated components is divided by one that equals it. */
+    /* YaRN's factor of rotated components is divided by one that equals it. The key has mscale or,
+     * with latent attention, a tenth of it. */
     if (log_multiplier != TSR__UNSET && log_multiplier != 0)
-        rope->mscale = rope->mscale_all_dim = log_multiplier;
+        rope->mscale = rope->mscale_all_dim =
+            facts->family->latent ? (double)(float)(10 * log_multiplier) : log_multiplier;
+    if (facts->family->latent)
+        take_latent(facts);
     tsr__facts_add_end(facts, eos);
     tsr__facts_add_end(facts, eot);
     tsr__facts_add_end(facts, eom);
@@ -306,6 +323,8 @@ static tsr_status read_file(const tsr__model_files *files, metadata *m)
                          facts->family->gguf, facts->experts.count);
     if (family)
         facts->family = family;
+    if (facts->family->gguf_softmax && facts->experts.gating != TSR_GATING_SIGMOID)
+        facts->family = facts->family->gguf_softmax;
     take_scale(facts);
     /* The factor in the file is relative to the one that YaRN computes from the scaling factor;
      * attention_factor is the product of both. */

@@ -328,7 +328,18 @@ static tsr_status read_number(config_reader *r, bool *known)
         {"residual_multiplier", facts->family->multipliers ? &facts->residual_scale : NULL},
         {"logits_scaling", facts->family->multipliers ? &facts->logit_divisor : NULL},
     };
+    const struct {
+        const char *name;
+        int64_t *value;
+    } latents[] = {
+        {"q_lora_rank", &facts->latent.q_rank},    {"kv_lora_rank", &facts->latent.kv_rank},
+        {"qk_nope_head_dim", &facts->latent.nope}, {"qk_rope_head_dim", &facts->latent.rope},
+        {"v_head_dim", &facts->latent.value},
+    };
     *known = true;
+    for (size_t i = 0; facts->family->latent && i < sizeof latents / sizeof *latents; i++)
+        if (strcmp(latents[i].name, r->key) == 0)
+            return read_integer(r, latents[i].value);
     if (facts->family->hf_rotary_dim && strcmp(r->key, "rotary_dim") == 0)
         return read_integer(r, &facts->rotary_dim);
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
@@ -407,6 +418,17 @@ static tsr_status read_gating(config_reader *r)
     return TSR_ERR_UNSUPPORTED;
 }
 
+/* Reads how groups of experts are chosen. */
+static tsr_status read_group_rule(config_reader *r)
+{
+    char name[64];
+    if (is_null(r))
+        return TSR_OK;
+    TSR__TRY(tsr__json_string(&r->json, sizeof name, name));
+    r->facts->experts.groups_by_largest = strcmp(name, "group_limited_greedy") == 0;
+    return TSR_OK;
+}
+
 static tsr_status read_experts(config_reader *r, bool *known)
 {
     tsr__expert_facts *e = &r->facts->experts;
@@ -443,6 +465,8 @@ static tsr_status read_experts(config_reader *r, bool *known)
         return read_dense_layers(r);
     if (is_key(r, keys->gating))
         return read_gating(r);
+    if (is_key(r, keys->group_rule))
+        return read_group_rule(r);
     *known = false;
     return TSR_OK;
 }

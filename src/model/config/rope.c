@@ -41,6 +41,25 @@ static double yarn_scale(double factor, double scale)
     return factor <= 1 ? 1 : 0.1 * scale * log(factor) + 1;
 }
 
+double tsr__yarn_score_factor(const tsr__facts *facts)
+{
+    const tsr__rope_facts *rope = &facts->rope;
+    const bool scaled =
+        strcmp(rope->type, "yarn") == 0 && is_set(rope->mscale_all_dim) && is_set(rope->factor);
+    const double scale = scaled ? yarn_scale(rope->factor, rope->mscale_all_dim) : 1;
+    return scale * scale;
+}
+
+double tsr__yarn_score_scale(const tsr_model_layer *layer)
+{
+    const tsr_rope_params *rope = layer->rope;
+    if (!layer->latent || !rope || rope->scaling != TSR_ROPE_SCALING_YARN || rope->factor <= 1 ||
+        layer->attention_scale <= 0)
+        return 0;
+    const double root = sqrt(layer->attention_scale * sqrt((double)layer->head_dim));
+    return (root - 1) / (0.1 * log(rope->factor));
+}
+
 double tsr__yarn_attention(double factor)
 {
     return yarn_scale(factor, 1);

@@ -111,6 +111,19 @@ static tsr_status compare_delta_nets(const tsr_model_delta_net *a, const tsr_mod
     return compare_integers(values, sizeof values / sizeof *values, destination);
 }
 
+static tsr_status compare_latents(const tsr_model_latent *a, const tsr_model_latent *b,
+                                  const char *destination)
+{
+    const compared values[] = {
+        {"q_lora_rank", a->q_lora_rank, b->q_lora_rank},
+        {"kv_lora_rank", a->kv_lora_rank, b->kv_lora_rank},
+        {"the features of a head that are not rotated", a->nope_dim, b->nope_dim},
+        {"the features of a head that are rotated", a->rope_dim, b->rope_dim},
+        {"the features of a value", a->value_dim, b->value_dim},
+    };
+    return compare_integers(values, sizeof values / sizeof *values, destination);
+}
+
 static tsr_status compare_layers(const tsr_model_layer *a, const tsr_model_layer *b,
                                  const char *destination)
 {
@@ -135,8 +148,11 @@ static tsr_status compare_layers(const tsr_model_layer *a, const tsr_model_layer
         {"whether the MLP has a gate", a->gated, b->gated},
         {"the activation (see tsr_activation)", a->activation, b->activation},
         {"whether a layer has rotary positions", a->rope != NULL, b->rope != NULL},
+        {"whether attention is latent", a->latent != NULL, b->latent != NULL},
     };
     TSR__TRY(compare_integers(values, sizeof values / sizeof *values, destination));
+    if (a->latent)
+        TSR__TRY(compare_latents(a->latent, b->latent, destination));
     if (a->experts)
         TSR__TRY(compare_experts(a->experts, b->experts, destination));
     if (a->delta_net)

@@ -35,9 +35,19 @@ static tsr_status put_text(put *p, const char *key, const char *text)
     return tsr__gguf_put_string(p->writer, key, text, strlen(text));
 }
 
+static tsr_status put_latent(put *p, const tsr_model_latent *latent, int64_t head_dim)
+{
+    if (latent->q_lora_rank > 0)
+        TSR__TRY(put_integer(p, "attention.q_lora_rank", latent->q_lora_rank));
+    TSR__TRY(put_integer(p, "attention.kv_lora_rank", latent->kv_lora_rank));
+    TSR__TRY(put_integer(p, "attention.key_length_mla", head_dim));
+    return put_integer(p, "attention.value_length_mla", latent->value_dim);
+}
+
 static tsr_status put_sizes(put *p, const tsr_model_config *c)
 {
     const tsr_model_layer *layer = tsr__config_usual_layer(c);
+    const tsr_model_latent *latent = layer->latent;
     int64_t window;
     const struct {
         const char *key;
@@ -48,13 +58,16 @@ static tsr_status put_sizes(put *p, const tsr_model_config *c)
         {"embedding_length", c->width},
         {"feed_forward_length", layer->hidden > 0 ? layer->hidden : layer->experts->hidden},
         {"attention.head_count", layer->heads},
-        {"attention.head_count_kv", layer->kv_heads},
-        {"attention.key_length", layer->head_dim},
-        {"attention.value_length", layer->head_dim},
+        {"attention.head_count_kv", latent ? 1 : layer->kv_heads},
+        {"attention.key_length",
+         latent ? latent->kv_lora_rank + latent->rope_dim : layer->head_dim},
+        {"attention.value_length", latent ? latent->kv_lora_rank : layer->head_dim},
         {"vocab_size", c->vocabulary},
     };
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
         TSR__TRY(put_integer(p, integers[i].key, integers[i].value));
+    if (latent)
+        TSR__TRY(put_latent(p, latent, layer->head_dim));
     if (tsr__config_window(c, &window) >= 0)
         TSR__TRY(put_integer(p, "attention.sliding_window", window));
     return put_real(p,
@@ -63,8 +76,10 @@ static tsr_status put_sizes(put *p, const tsr_model_config *c)
                     c->norm_epsilon);
 }
 
-static tsr_status put_scaling(put *p, const tsr_rope_params *rope)
+static tsr_status put_scaling(put *p, const tsr_model_layer *layer)
 {
+    const tsr_rope_params *rope = layer->rope;
+    const double score_scale = tsr__yarn_score_scale(layer);
     static const char *const types[] = {[TSR_ROPE_SCALING_LINEAR] = "linear",
                                         [TSR_ROPE_SCALING_YARN] = "yarn",
                                         [TSR_ROPE_SCALING_DIVISORS] = "longrope"};
@@ -89,6 +104,8 @@ static tsr_status put_scaling(put *p, const tsr_rope_params *rope)
     TSR__TRY(put_real(p, "rope.scaling.yarn_beta_slow", rope->beta_slow));
     if (tsr__family_by_name(p->family)->gguf_yarn_log && rope->attention_factor == 1)
         return put_real(p, "rope.scaling.yarn_log_multiplier", 1);
+    if (score_scale != 0 && rope->attention_factor == 1)
+        return put_real(p, "rope.scaling.yarn_log_multiplier", score_scale / 10);
     /* The factor in the file is relative to the one that YaRN computes from the scaling factor;
      * attention_factor is the product of both. */
     return put_real(p, "rope.scaling.attn_factor",
@@ -233,7 +250,7 @@ tsr_status tsr__config_put_gguf(const tsr_model_config *c, const char *name,
     if (family->gguf_sections)
         TSR__TRY(put_sections(&p, rope->rotary_dim / 2));
     TSR__TRY(put_real(&p, "rope.freq_base", rope->theta));
-    return put_scaling(&p, rope);
+    return put_scaling(&p, tsr__config_rotary_layer(c));
 }
 
 int tsr__config_rope_factors(const tsr_model_config *c, tsr__rope_factors out[2])

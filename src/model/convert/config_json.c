@@ -134,6 +134,13 @@ static void print_scaling(tsr__json_writer *w, const tsr_model_layer *layer)
                         (int64_t)rope->original_length);
     if (rope->exact_range)
         tsr__json_print(w, ", \"truncate\": false");
+    const double scale = tsr__yarn_score_scale(layer);
+    if (scale != 0) {
+        tsr__json_print(w, ", \"mscale\": ");
+        tsr__json_print_real(w, tidy(scale));
+        tsr__json_print(w, ", \"mscale_all_dim\": ");
+        tsr__json_print_real(w, tidy(scale));
+    }
     if (layer->temperature != 0) {
         tsr__json_print(w, ", \"llama_4_scaling_beta\": ");
         tsr__json_print_real(w, tidy(layer->temperature));
@@ -239,7 +246,8 @@ static void print_rotary(tsr__json_writer *w, const tsr_model_config *c,
     const tsr__family *family = tsr__family_by_name(c->architecture);
     int64_t window;
     const int first = tsr__config_window(c, &window);
-    print_integer(w, "head_dim", layer->head_dim);
+    if (!layer->latent)
+        print_integer(w, "head_dim", layer->head_dim);
     print_real(w, "rope_theta", layer->rope->theta);
     if (layer->long_rope)
         print_long_rope(w, c, layer);
@@ -249,11 +257,24 @@ static void print_rotary(tsr__json_writer *w, const tsr_model_config *c,
         print_real(w, "rope_local_base_freq", tsr__config_layer(c, first)->rope->theta);
     if (family->no_rope_period > 0)
         print_no_rope(w, c, family->no_rope_period);
-    if (layer->rope->rotary_dim != layer->head_dim)
+    if (layer->rope->rotary_dim != layer->head_dim && !layer->latent)
         print_real(w, "partial_rotary_factor",
                    (double)layer->rope->rotary_dim / (double)layer->head_dim);
     if (family->hf_rotary_dim)
         print_integer(w, "rotary_dim", layer->rope->rotary_dim);
+}
+
+/* Prints the sizes of latent attention. */
+static void print_latent(tsr__json_writer *w, const tsr_model_latent *latent)
+{
+    if (latent->q_lora_rank > 0)
+        print_integer(w, "q_lora_rank", latent->q_lora_rank);
+    else
+        print_null(w, "q_lora_rank");
+    print_integer(w, "kv_lora_rank", latent->kv_lora_rank);
+    print_integer(w, "qk_nope_head_dim", latent->nope_dim);
+    print_integer(w, "qk_rope_head_dim", latent->rope_dim);
+    print_integer(w, "v_head_dim", latent->value_dim);
 }
 
 /* Prints the list of layers without experts. */
@@ -295,6 +316,12 @@ static void print_experts(tsr__json_writer *w, const tsr_model_config *c,
         print_bool(w, keys->normalise, e->normalise);
     if (keys->choice_bias)
         print_bool(w, keys->choice_bias, e->choice_bias);
+    if (keys->group_rule)
+        print_text(w, keys->group_rule, e->choice_bias ? "noaux_tc" : "greedy");
+    if (keys->group_rule && e->groups <= 1) {
+        print_integer(w, "n_group", 1);
+        print_integer(w, "topk_group", 1);
+    }
     if (keys->gating)
         print_text(w, keys->gating, e->gating == TSR_GATING_SIGMOID ? "sigmoid" : "softmax");
     if (keys->dense_layers)
@@ -382,6 +409,8 @@ void tsr__config_print(const tsr_model_config *c, tsr_dtype dtype, bool mxfp4, t
     print_bool(w, "tie_word_embeddings", c->tied);
     if (tsr__config_rotary_layer(c)->rope)
         print_rotary(w, c, tsr__config_rotary_layer(c));
+    if (layer->latent)
+        print_latent(w, layer->latent);
     print_factors(w, c, family);
     print_biases(w, c, family);
     if (family->expert_keys)

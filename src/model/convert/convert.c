@@ -56,7 +56,8 @@ static tsr_status find_sources(tsr__conversion *c, int layer, const tsr__paramet
                                tsr__converted_experts *x)
 {
     char up[64] = "mlp.experts.up";
-    const char *const ours[] = {p->ours, strcat(up, strrchr(p->ours, '.'))};
+    const char *const ours[] = {p->ours, p->of_heads ? "attention.v_b.weight"
+                                                     : strcat(up, strrchr(p->ours, '.'))};
     const int64_t first = only < 0 ? 0 : only;
     x->sources = tsr__calloc((size_t)(x->count * x->parts), sizeof *x->sources);
     if (!x->sources)
@@ -110,6 +111,12 @@ static tsr_status plan_expert(tsr__conversion *c, int layer, const tsr__paramete
                                   .parts = to.all_rows / to.rows,
                                   .rows = to.rows,
                                   .alternates = to.row_step > 1};
+    if (to.flat) { /* k_b with v_b: the latter is not in the first row */
+        x->latents = true;
+        x->parts = 2;
+        x->rows = to.columns;
+        x->both = to.all_columns;
+    }
     tsr_status status = find_sources(c, layer, p, to.matrices > 0 ? -1 : expert, x);
     if (status == TSR_OK) {
         t.from = x->sources[0].file;
@@ -121,8 +128,13 @@ static tsr_status plan_expert(tsr__conversion *c, int layer, const tsr__paramete
         t.shape[t.ndim++] = to.all_rows;
         if (p->ndim == 2)
             t.shape[t.ndim++] = to.columns;
+        if (to.flat) {
+            t.ndim = 2;
+            t.rows = t.shape[0] = x->count * x->both;
+            t.columns = t.shape[1] = to.all_rows;
+        }
         t.is_matrix = p->ndim == 2;
-        t.dtype = choose_dtype(c, &t, to.columns);
+        t.dtype = choose_dtype(c, &t, t.columns);
         const bool special = c->target.family->hf_mxfp4 && !c->gguf && p->ndim == 2;
         if (special && all_mxfp4(x) && c->params->dtype == 0)
             status = add_pair(c, &t);

@@ -23,7 +23,12 @@ typedef struct reading {
 /* Finds the source of a row, and its number in there. */
 static const tsr__weight *source_of(const tsr__converted_experts *x, int64_t row, int64_t *own)
 {
-    const int64_t each = x->parts * x->rows, expert = row / each, in = row % each;
+    const int64_t each = x->latents ? x->both : x->parts * x->rows, expert = row / each,
+                  in = row % each;
+    if (x->latents) {
+        *own = in < x->rows ? in : in - x->rows;
+        return &x->sources[2 * expert + (in < x->rows ? 0 : 1)];
+    }
     const int64_t part = x->alternates ? in % x->parts : in / x->rows;
     *own = x->alternates ? in / x->parts : in % x->rows;
     return &x->sources[expert * x->parts + part];
@@ -43,28 +48,46 @@ static tsr_status read_row(tsr__tensor_copier *c, const tsr__weight *w, int64_t 
     return tsr__weight_source_read(&c->source, w->file, at * bytes, bytes, c->raw);
 }
 
-/* Reads a transposed matrix: all its columns, with those of other parameters between them. */
+/* Reads a matrix as a whole: a transposed one with all its columns, and those of other parameters
+ * between them. */
 static tsr_status hold(reading *r, const tsr__weight *w)
 {
     tsr__tensor_copier *c = r->copier;
     const uint64_t count = (uint64_t)(w->columns * w->all_rows),
-                   bytes = count * w->file->block_bytes;
+                   bytes = count / w->file->block_count * w->file->block_bytes,
+                   all_columns = (uint64_t)(w->all_columns > 0 ? w->all_columns : w->columns),
+                   all_bytes = all_columns * (uint64_t)w->all_rows / w->file->block_count *
+                               w->file->block_bytes;
     if (r->held && r->held->file == w->file && r->held->matrix == w->matrix)
         return TSR_OK;
     TSR__TRY(tsr__need_bytes(&c->raw, &c->raw_bytes, bytes));
     TSR__TRY(tsr__need_floats(&r->matrix, &r->capacity, count));
-    TSR__TRY(
-        tsr__weight_source_read(&c->source, w->file, (uint64_t)w->matrix * bytes, bytes, c->raw));
+    TSR__TRY(tsr__need_floats(&c->scratch, &c->scratch_count, count));
+    TSR__TRY(tsr__weight_source_read(&c->source, w->file, (uint64_t)w->matrix * all_bytes, bytes,
+                                     c->raw));
     r->held = w;
-    return tsr__elements_convert(w->file, c->raw, 0, (int64_t)count, TSR_F32, r->matrix, NULL);
+    return tsr__elements_convert(w->file, c->raw, 0, (int64_t)count, TSR_F32, r->matrix,
+                                 c->scratch);
+}
+
+/* Gives column `column` of a matrix of keys. */
+static tsr_status column_values(reading *r, const tsr__weight *w, int64_t column, float *out)
+{
+    TSR__TRY(hold(r, w));
+    for (int64_t i = 0; i < w->rows; i++)
+        out[i] = r->matrix[w->transposed ? column * w->all_rows + i : i * w->columns + column];
+    return TSR_OK;
 }
 
 /* Gives a row of the tensor, seen as rows of `columns` elements, in f32. */
 static tsr_status row_values(reading *r, int64_t row, float *out)
 {
     int64_t own;
-    const tsr__weight *w = source_of(&r->tensor->experts, row, &own);
+    const tsr__converted_experts *x = &r->tensor->experts;
+    const tsr__weight *w = source_of(x, row, &own);
     tsr__tensor_copier *c = r->copier;
+    if (x->latents && row % x->both < x->rows)
+        return column_values(r, w, own, out);
     if (!w->transposed) {
         TSR__TRY(read_row(c, w, own));
         if (w->file->block_count > 1)
@@ -154,7 +177,7 @@ static tsr_status convert_transposed(reading *r, int64_t matrix)
 static bool stays(const tsr__converted *t)
 {
     const tsr__converted_experts *x = &t->experts;
-    if (t->transposed || t->addition)
+    if (t->transposed || t->addition || x->latents)
         return false;
     for (int64_t i = 0; i < x->count * x->parts; i++)
         if (x->sources[i].transposed || (t->form == TSR__CONVERTED_ELEMENTS &&

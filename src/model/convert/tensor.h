@@ -14,6 +14,11 @@ typedef struct tsr__converted_experts {
     tsr__weight *sources;       /* [count · parts] */
     int64_t count, parts, rows; /* rows: of each part */
     bool alternates;
+    /* The matrices are k_b and v_b of heads of latent attention, and the tensor has them in one:
+     * of each head, `rows` rows are the columns of k_b, and the other ones, up to `both`, the rows
+     * of v_b. */
+    bool latents;
+    int64_t both;
 } tsr__converted_experts;
 
 /* A tensor of the destination that is made of several weights, or whose rows or columns are in

@@ -5,14 +5,16 @@
 #include <string.h>
 
 static const tsr__family *const families[] = {
-    &tsr__family_llama,      &tsr__family_mistral,    &tsr__family_qwen2,
-    &tsr__family_qwen3,      &tsr__family_gpt2,       &tsr__family_smollm3,
-    &tsr__family_granite,    &tsr__family_olmo2,      &tsr__family_olmo3,
-    &tsr__family_gemma2,     &tsr__family_gemma3,     &tsr__family_phi3,
-    &tsr__family_ministral3, &tsr__family_qwen3_moe,  &tsr__family_mixtral,
-    &tsr__family_gpt_oss,    &tsr__family_qwen2_moe,  &tsr__family_olmoe,
-    &tsr__family_glm4_moe,   &tsr__family_granitemoe, &tsr__family_minimax_m2,
-    &tsr__family_qwen3_next, &tsr__family_qwen3_5,    &tsr__family_qwen3_5_moe,
+    &tsr__family_llama,         &tsr__family_mistral,     &tsr__family_qwen2,
+    &tsr__family_qwen3,         &tsr__family_gpt2,        &tsr__family_smollm3,
+    &tsr__family_granite,       &tsr__family_olmo2,       &tsr__family_olmo3,
+    &tsr__family_gemma2,        &tsr__family_gemma3,      &tsr__family_phi3,
+    &tsr__family_ministral3,    &tsr__family_qwen3_moe,   &tsr__family_mixtral,
+    &tsr__family_gpt_oss,       &tsr__family_qwen2_moe,   &tsr__family_olmoe,
+    &tsr__family_glm4_moe,      &tsr__family_granitemoe,  &tsr__family_minimax_m2,
+    &tsr__family_qwen3_next,    &tsr__family_qwen3_5,     &tsr__family_qwen3_5_moe,
+    &tsr__family_deepseek_v3,   &tsr__family_deepseek_v2, &tsr__family_kimi_k2,
+    &tsr__family_glm4_moe_lite,
 };
 #define FAMILIES ((int)(sizeof families / sizeof *families))
 

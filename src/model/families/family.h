@@ -55,7 +55,7 @@ typedef enum tsr__attention_bias {
  * NULL: there is none. */
 typedef struct tsr__expert_keys {
     const char *count, *hidden, *shared_hidden, *shared_count;
-    const char *normalise, *choice_bias, *gating;
+    const char *normalise, *choice_bias, *gating, *group_rule;
     const char *first_dense;  /* how many layers have no experts, from the first on */
     const char *dense_layers; /* a list of layers that have none; with decoder_sparse_step */
 } tsr__expert_keys;
@@ -118,7 +118,11 @@ typedef struct tsr__family {
     bool hf_gate_up_alternates; /* Hugging Face files have gate and up of experts in one tensor, in
                                    alternate rows */
     const tsr__expert_keys *expert_keys; /* NULL: no layer has experts */
-    const tsr__delta_keys *delta_keys;   /* NULL: no layer has a delta net */
+    bool latent;                         /* all layers have latent attention */
+    /* The family that is meant if GGUF files have this one's name, but choose experts by softmax.
+     * NULL: none. */
+    const struct tsr__family *gguf_softmax;
+    const tsr__delta_keys *delta_keys; /* NULL: no layer has a delta net */
     /* The key of config.json for the number of layers that predict further tokens. NULL: there are
      * none, or they are left out. */
     const char *hf_next_layers;
@@ -132,7 +136,9 @@ extern const tsr__family tsr__family_llama, tsr__family_mistral, tsr__family_qwe
     tsr__family_olmo2, tsr__family_olmo3, tsr__family_gemma2, tsr__family_gemma3, tsr__family_phi3,
     tsr__family_ministral3, tsr__family_qwen3_moe, tsr__family_mixtral, tsr__family_gpt_oss,
     tsr__family_qwen2_moe, tsr__family_olmoe, tsr__family_glm4_moe, tsr__family_granitemoe,
-    tsr__family_minimax_m2, tsr__family_qwen3_next, tsr__family_qwen3_5, tsr__family_qwen3_5_moe;
+    tsr__family_minimax_m2, tsr__family_qwen3_next, tsr__family_qwen3_5, tsr__family_qwen3_5_moe,
+    tsr__family_deepseek_v3, tsr__family_deepseek_v2, tsr__family_kimi_k2,
+    tsr__family_glm4_moe_lite;
 
 /* What all descendants of Llama have in common (llama.c). */
 extern const tsr__config_keys tsr__llama_keys;
@@ -221,7 +227,7 @@ extern const tsr__weight_name tsr__gemma_inside[], tsr__olmo2_inside[];
 const tsr__family *tsr__family_by_name(const char *name);
 /* Returns the family whose `gguf` this is, or NULL. */
 const tsr__family *tsr__family_by_gguf(const char *name, bool has_window, bool has_experts);
-#define TSR__FAMILY_NAMES 384
+#define TSR__FAMILY_NAMES 448
 /* Writes the names of all families, separated by commas, to `text` and returns it. */
 char *tsr__family_names(size_t size, char *text);
 

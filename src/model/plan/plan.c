@@ -24,6 +24,7 @@ static tsr_status add_layer(tsr__model_plan *plan, int layer)
                              .layer = layer,
                              .ndim = p.ndim,
                              .experts = p.experts,
+                             .of_heads = p.of_heads,
                              .is_f32 = p.is_f32};
         TSR__TRY(tsr__weight_find(plan->weights, layer, p.ours, &item.weight));
         TSR__TRY(tsr__grow(&items, &plan->capacity, plan->count + 1, sizeof *plan->items));
@@ -269,7 +270,7 @@ static tsr__weight_part part_of(const tsr__planned *item, const share *s,
         unit = delta_unit(ours, layer->delta_net);
         *(starts(ours, "delta_net.o.") ? &columns : &rows) = unit > 0 ? &s->key_heads : NULL;
     } else if (starts(ours, "attention.q.") || starts(ours, "attention.gate.") ||
-               (whole && starts(ours, "attention.q_norm."))) {
+               starts(ours, "attention.q_b.") || (whole && starts(ours, "attention.q_norm."))) {
         rows = &s->heads;
         unit = head_dim;
     } else if (starts(ours, "attention.k.") || starts(ours, "attention.v.") ||
@@ -278,7 +279,7 @@ static tsr__weight_part part_of(const tsr__planned *item, const share *s,
         unit = head_dim;
     } else if (starts(ours, "attention.o.")) {
         columns = is_bias ? NULL : &s->heads;
-        unit = head_dim;
+        unit = layer->latent ? layer->latent->value_dim : head_dim;
     } else if (strcmp(ours, "attention.sinks") == 0) {
         rows = &s->heads;
     } else if (starts(ours, "mlp.gate.") || starts(ours, "mlp.up.") ||
@@ -295,8 +296,8 @@ static tsr__weight_part part_of(const tsr__planned *item, const share *s,
     }
     if (item->experts > 0) {
         part.of_experts = true;
-        part.first_expert = (int64_t)s->experts.start;
-        part.experts = (int64_t)s->experts.count;
+        part.first_expert = (int64_t)(item->of_heads ? s->heads : s->experts).start;
+        part.experts = (int64_t)(item->of_heads ? s->heads : s->experts).count;
     }
     if (rows) {
         part.first_row = (int64_t)rows->start * unit;
@@ -343,16 +344,17 @@ static void add_item(const tsr__kept *kept, const tsr__planned *item, const shar
     const tsr__weight_part part = part_of(item, s, layer);
     const bool is_positions = starts(item->ours, "positions.");
     const tsr_dtype dtype = item->is_f32 ? TSR_F32
-                            : item->ndim == 1 || is_positions
+                            : item->ndim == 1 || is_positions || item->of_heads
                                 ? kept->others
                                 : tsr__kept_part(kept, &item->weight, &part);
     const uint64_t elements = tsr__weight_part_elements(&part),
                    bytes = tsr__dtype_bytes(dtype, elements);
     const bool is_embedding = starts(item->ours, "embedding.");
-    const double used = item->experts > 0
+    const bool of_experts = item->experts > 0 && !item->of_heads;
+    const double used = of_experts
                             ? (double)layer->experts->used / (double)layer->experts->count
                             : 1; /* a token uses as large a part of a rank's experts as of all */
-    if (item->experts > 0 && item->ndim == 2 &&
+    if (of_experts && item->ndim == 2 &&
         tsr__config_host_experts(kept->config, item->layer, p->host_experts)) {
         out->host_bytes += bytes;
         out->host_token_bytes += (uint64_t)llround((double)bytes * used);
@@ -369,7 +371,7 @@ static void add_item(const tsr__kept *kept, const tsr__planned *item, const shar
      * these tables. The embedding is a table where it is not also the head. */
     if (is_positions || (is_embedding && !(kept->config->tied && of.last)))
         return;
-    if (item->experts > 0)
+    if (of_experts)
         out->expert_bytes += bytes;
     out->token_bytes += (uint64_t)llround((double)bytes * used);
     out->token_parameters += item->ndim == 2 ? (uint64_t)llround((double)elements * used) : 0;
@@ -394,6 +396,10 @@ static uint64_t cache_bytes(const tsr_model_config *c, const tsr_model_plan_para
         return (uint64_t)p->sequences * s->key_heads.count * state_bytes(net);
     const int64_t page = p->context < TSR__PAGE_TOKENS ? p->context : TSR__PAGE_TOKENS,
                   tokens = p->sequences * ((p->context + page - 1) / page) * page;
+    const tsr_model_latent *latent = tsr__config_layer(c, layer)->latent;
+    if (latent) /* of one head, whose values are in its keys */
+        return (uint64_t)tokens * (s->heads.count > 0) *
+               (uint64_t)(latent->kv_lora_rank + latent->rope_dim) * tsr_dtype_size(p->cache_dtype);
     return 2 * (uint64_t)tokens * s->kv_heads.count *
            (uint64_t)tsr__config_layer(c, layer)->head_dim * tsr_dtype_size(p->cache_dtype);
 }
@@ -453,7 +459,8 @@ static void plan_rank(const tsr__model_plan *plan, const tsr_model_plan_params *
             add_item(&d->kept, item, share_of(d, rank, item->layer), p, of, out);
     }
     out->heads = (int64_t)s->heads.count;
-    out->kv_heads = (int64_t)s->kv_heads.count;
+    out->kv_heads = tsr__config_layer(c, out->first_layer)->latent ? s->heads.count > 0
+                                                                   : (int64_t)s->kv_heads.count;
     out->hidden = (int64_t)s->hidden.count;
     for (int i = out->first_layer; i < out->first_layer + out->layers; i++)
         if (tsr__config_layer(c, i)->experts) {

@@ -9,6 +9,7 @@ typedef struct tsr__planned {
     const char *ours;
     int layer; /* -1: outside layers */
     int ndim;
+    bool of_heads;   /* `experts` counts the heads, each of which has a matrix */
     int64_t experts; /* 0: not of experts */
     bool is_f32;     /* as in tsr__parameter */
     tsr__weight weight;

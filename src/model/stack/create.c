@@ -60,6 +60,21 @@ static tsr_delta_net_params delta_net_of(const tsr_model_layer *layer)
                                   .taps = net->taps};
 }
 
+static tsr_latent_attention_params latent_attention_of(const tsr_model_layer *layer)
+{
+    const tsr_model_latent none = {0}, *l = layer->latent ? layer->latent : &none;
+    return (tsr_latent_attention_params){.struct_size = sizeof(tsr_latent_attention_params),
+                                         .heads = layer->heads,
+                                         .q_lora_rank = l->q_lora_rank,
+                                         .kv_lora_rank = l->kv_lora_rank,
+                                         .nope_dim = l->nope_dim,
+                                         .rope_dim = l->rope_dim,
+                                         .value_dim = l->value_dim,
+                                         .rope = layer->rope,
+                                         .causal = true,
+                                         .scale = (float)layer->attention_scale};
+}
+
 static tsr_self_attention_params attention_of(const tsr_model_layer *layer, bool is_long)
 {
     return (tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params),
@@ -126,11 +141,12 @@ static tsr_status create_block(tsr_stack *s, const tsr__stack_options *o, uint64
                                 .output_init = &output};
     tsr_self_attention_params attention = attention_of(layer, is_long);
     tsr_delta_net_params net = delta_net_of(layer);
-    attention.norm_epsilon = net.norm_epsilon = epsilon;
-    attention.norm_dtype = o->norm_dtype;
-    attention.partition = net.partition = &heads;
-    attention.init = net.init = &init;
-    attention.output_init = net.output_init = &output;
+    tsr_latent_attention_params latent = latent_attention_of(layer);
+    attention.norm_epsilon = net.norm_epsilon = latent.norm_epsilon = epsilon;
+    attention.norm_dtype = latent.norm_dtype = o->norm_dtype;
+    attention.partition = net.partition = latent.partition = &heads;
+    attention.init = net.init = latent.init = &init;
+    attention.output_init = net.output_init = latent.output_init = &output;
     snprintf(name, sizeof name, "%s%d", s->family->hf_block, s->first_layer + index);
     return tsr_block_create(
         tsr_block_params(.group = s->group, .name = name, .size = c->width, .dtype = s->dtype,
@@ -138,8 +154,9 @@ static tsr_status create_block(tsr_stack *s, const tsr__stack_options *o, uint64
                          .residual_scale = (float)c->residual_scale,
                          .norm = tsr_norm_params(.kind = c->norm, .bias = c->norm_bias,
                                                  .epsilon = epsilon, .dtype = o->norm_dtype),
-                         .attention = layer->delta_net ? NULL : &attention,
+                         .attention = layer->delta_net || layer->latent ? NULL : &attention,
                          .delta_net = layer->delta_net ? &net : NULL,
+                         .latent_attention = layer->latent ? &latent : NULL,
                          .mlp = layer->experts ? NULL : &mlp,
                          .experts = layer->experts ? &experts : NULL),
         &s->blocks[index]);

@@ -46,8 +46,10 @@ static saved_tensor *find(saving *s, const char *name)
 static tsr_status need_tensor(saving *s, const char *name, const tsr__weight *place, int ndim,
                               saved_tensor **out)
 {
-    const int64_t matrices = place->matrices > 0 ? place->matrices : 1,
-                  shape[2] = {matrices * place->all_rows, place->columns};
+    const int64_t matrices = place->matrices > 0 ? place->matrices : 1;
+    const bool turned = place->flat && place->transposed; /* into rows of the tensor */
+    const int64_t shape[2] = {matrices * (turned ? place->all_columns : place->all_rows),
+                              turned ? place->all_rows : place->columns};
     void *tensors = s->tensors;
     *out = find(s, name);
     if (*out)
@@ -55,10 +57,11 @@ static tsr_status need_tensor(saving *s, const char *name, const tsr__weight *pl
     TSR__TRY(tsr__grow(&tensors, &s->capacity, s->count + 1, sizeof *s->tensors));
     s->tensors = tensors;
     saved_tensor *added = &s->tensors[s->count];
-    *added = (saved_tensor){.transposed = place->transposed || (place->matrices > 0 && ndim == 2 &&
-                                                                s->stack->family->hf_mxfp4),
-                            .has_middle = place->has_middle,
-                            .matrices = place->matrices};
+    *added = (saved_tensor){
+        .transposed = !turned && (place->transposed ||
+                                  (place->matrices > 0 && ndim == 2 && s->stack->family->hf_mxfp4)),
+        .has_middle = place->has_middle,
+        .matrices = place->flat ? 0 : place->matrices};
     snprintf(added->name, sizeof added->name, "%s", name);
     TSR__TRY(tsr_tensor_create(s->stack->device, s->stack->dtype, ndim, shape, &added->memory));
     s->count++;
@@ -127,6 +130,17 @@ static tsr_status keep(saving *s, const tsr__stack_parameter *p, int64_t expert,
     TSR__TRY(need_tensor(s, name, &place, ndim, &to));
     if (place.row_order.run > 0)
         return keep_runs(s, &place, to->memory, complete);
+    if (place.flat && place.transposed) {
+        tsr_tensor *turned = NULL;
+        TSR__TRY(tsr_tensor_slice(to->memory, 0, place.matrix * place.all_columns,
+                                  place.matrix * place.all_columns + place.columns, 1, &rows));
+        tsr_status copied = tsr_tensor_transpose(complete, 0, 1, &turned);
+        if (copied == TSR_OK)
+            copied = tsr_copy(s->stack->stream, rows, turned);
+        tsr_tensor_destroy(&turned);
+        tsr_tensor_destroy(&rows);
+        return copied;
+    }
     const int64_t first = place.matrix * place.all_rows + place.first_row;
     TSR__TRY(tsr_tensor_slice(to->memory, 0, first, first + (place.rows - 1) * place.row_step + 1,
                               place.row_step, &rows));
@@ -156,8 +170,9 @@ static tsr_status save_one(void *user, const tsr__stack_parameter *p)
     TSR__TRY(gather(p, &complete));
     tsr_status status = TSR_OK;
     if (s->writes)
-        status = strstr(p->ours, ".experts.") ? keep_experts(s, p, complete)
-                                              : keep(s, p, 0, p->parameter->ndim, complete);
+        status = strstr(p->ours, ".experts.") || p->parameter->ndim == 3
+                     ? keep_experts(s, p, complete)
+                     : keep(s, p, 0, p->parameter->ndim, complete);
     tsr_tensor_destroy(&complete);
     return status;
 }

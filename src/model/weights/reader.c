@@ -322,7 +322,9 @@ static tsr_status read_transposed(tsr__weight_reader *r, const piece *p)
     char *values = (char *)staging->raw + s.bytes;
     for (int64_t c = 0; c < columns; c++) {
         const uint64_t row =
-            (uint64_t)(p->weight->matrix * p->weight->columns + p->part->first_column + c);
+            (uint64_t)(p->weight->matrix * (p->weight->all_columns > 0 ? p->weight->all_columns
+                                                                       : p->weight->columns) +
+                       p->part->first_column + c);
         TSR__TRY(tsr__weight_source_read(&r->source, file, row * s.row_bytes + s.at, s.bytes,
                                          staging->raw));
         TSR__TRY(tsr__elements_convert(file, staging->raw, s.skip, count, p->dtype, values,

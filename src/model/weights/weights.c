@@ -35,6 +35,12 @@ typedef enum size_name {
     DELTA_VALUE,
     TAPS,
     TWO_WIDTHS,
+    VALUES, /* heads times the features of their values */
+    Q_RANK, /* of latent attention */
+    KV_RANK,
+    LATENTS, /* kv_lora_rank + rope_dim */
+    NOPE,
+    VALUE,
     ONE
 } size_name;
 
@@ -46,6 +52,11 @@ typedef enum condition {
     AFTER,
     AFTER_BIAS,
     ATTENTION,
+    Q_DIRECT,  /* attention whose queries are not compressed */
+    KEYS_ONCE, /* attention that is not latent */
+    Q_LATENT,  /* compressed queries */
+    LATENT,
+    EACH_HEAD, /* of each head of latent attention */
     QKV_BIAS,
     GATE, /* of the output of attention */
     GATE_BIAS,
@@ -89,17 +100,24 @@ static const parameter inside[] = {
     {"next.join.weight", WIDTH, TWO_WIDTHS, NEXT},
     {"norm1.weight", WIDTH, NO_SIZE, BEFORE},
     {"norm1.bias", WIDTH, NO_SIZE, BEFORE_BIAS},
-    {"attention.q.weight", QUERIES, WIDTH, ATTENTION},
+    {"attention.q_a.weight", Q_RANK, WIDTH, Q_LATENT},
+    {"attention.q_a_norm.weight", Q_RANK, NO_SIZE, Q_LATENT},
+    {"attention.q_b.weight", QUERIES, Q_RANK, Q_LATENT},
+    {"attention.q.weight", QUERIES, WIDTH, Q_DIRECT},
     {"attention.q.bias", QUERIES, NO_SIZE, QKV_BIAS},
-    {"attention.k.weight", KEYS, WIDTH, ATTENTION},
+    {"attention.k.weight", KEYS, WIDTH, KEYS_ONCE},
     {"attention.k.bias", KEYS, NO_SIZE, QKV_BIAS},
-    {"attention.v.weight", KEYS, WIDTH, ATTENTION},
+    {"attention.v.weight", KEYS, WIDTH, KEYS_ONCE},
     {"attention.v.bias", KEYS, NO_SIZE, QKV_BIAS},
     {"attention.gate.weight", QUERIES, WIDTH, GATE},
     {"attention.gate.bias", QUERIES, NO_SIZE, GATE_BIAS},
     {"attention.q_norm.weight", Q_NORM, NO_SIZE, QK_NORM},
     {"attention.k_norm.weight", K_NORM, NO_SIZE, QK_NORM},
-    {"attention.o.weight", WIDTH, QUERIES, ATTENTION},
+    {"attention.kv_a.weight", LATENTS, WIDTH, LATENT},
+    {"attention.kv_a_norm.weight", KV_RANK, NO_SIZE, LATENT},
+    {"attention.k_b.weight", KV_RANK, NOPE, EACH_HEAD},
+    {"attention.v_b.weight", VALUE, KV_RANK, EACH_HEAD},
+    {"attention.o.weight", WIDTH, VALUES, ATTENTION},
     {"attention.o.bias", WIDTH, NO_SIZE, OUTPUT_BIAS},
     {"attention.sinks", HEADS, NO_SIZE, SINKS},
     {"delta_net.q.weight", DELTA_KEYS, WIDTH, DELTA},
@@ -185,6 +203,18 @@ static int64_t size_of(const tsr_model_config *config, const tsr_model_layer *la
         return layer->delta_net->taps;
     case TWO_WIDTHS:
         return 2 * config->width;
+    case VALUES:
+        return layer->heads * (layer->latent ? layer->latent->value_dim : layer->head_dim);
+    case Q_RANK:
+        return layer->latent->q_lora_rank;
+    case KV_RANK:
+        return layer->latent->kv_lora_rank;
+    case LATENTS:
+        return layer->latent->kv_lora_rank + layer->latent->rope_dim;
+    case NOPE:
+        return layer->latent->nope_dim;
+    case VALUE:
+        return layer->latent->value_dim;
     case ONE:
     case NO_SIZE:
         break;
@@ -209,6 +239,15 @@ static bool exists(const tsr_model_config *config, int number, condition only_if
         return layer->norms != TSR_BLOCK_NORMS_BEFORE && config->norm_bias;
     case ATTENTION:
         return !layer->delta_net;
+    case Q_DIRECT:
+        return !layer->delta_net && !(layer->latent && layer->latent->q_lora_rank > 0);
+    case KEYS_ONCE:
+        return !layer->delta_net && !layer->latent;
+    case Q_LATENT:
+        return layer->latent && layer->latent->q_lora_rank > 0;
+    case LATENT:
+    case EACH_HEAD:
+        return layer->latent != NULL;
     case QKV_BIAS:
         return layer->qkv_bias;
     case GATE:
@@ -259,7 +298,13 @@ static bool exists(const tsr_model_config *config, int number, condition only_if
 
 static bool is_of_experts(const parameter *p)
 {
-    return p->only_if == EACH || p->only_if == EACH_BIAS;
+    return p->only_if == EACH || p->only_if == EACH_BIAS || p->only_if == EACH_HEAD;
+}
+
+/* Returns the number of matrices of a parameter of experts or of heads. */
+static int64_t matrices_of(const parameter *p, const tsr_model_layer *layer)
+{
+    return p->only_if == EACH_HEAD ? layer->heads : layer->experts->count;
 }
 
 static bool is_f32(const parameter *p)
@@ -276,12 +321,14 @@ bool tsr__weights_parameter(const tsr_model_config *config, int number, int inde
     const size_t count = layer ? INSIDE : OUTSIDE;
     for (size_t i = 0; i < count; i++)
         if (exists(config, number, table[i].only_if) && index-- == 0) {
-            *out = (tsr__parameter){.ours = table[i].ours,
-                                    .ndim = table[i].columns == NO_SIZE ? 1 : 2,
-                                    .rows = size_of(config, layer, table[i].rows),
-                                    .columns = size_of(config, layer, table[i].columns),
-                                    .experts = is_of_experts(&table[i]) ? layer->experts->count : 0,
-                                    .is_f32 = is_f32(&table[i])};
+            *out = (tsr__parameter){
+                .ours = table[i].ours,
+                .ndim = table[i].columns == NO_SIZE ? 1 : 2,
+                .rows = size_of(config, layer, table[i].rows),
+                .columns = size_of(config, layer, table[i].columns),
+                .experts = is_of_experts(&table[i]) ? matrices_of(&table[i], layer) : 0,
+                .of_heads = table[i].only_if == EACH_HEAD,
+                .is_f32 = is_f32(&table[i])};
             return true;
         }
     return false;
@@ -428,7 +475,7 @@ static int ndim_of(int layer, const char *ours)
 bool tsr__weights_is_matrix(int layer, const char *ours)
 {
     const parameter *p = parameter_of(layer, ours);
-    return p && p->columns != NO_SIZE && !is_f32(p);
+    return p && p->columns != NO_SIZE && !is_f32(p) && p->only_if != EACH_HEAD;
 }
 
 /* Returns whether a parameter is the weight of a norm of which some files have 1 less. */
@@ -582,11 +629,36 @@ static void place_rows(const tsr__weights *w, const tsr_model_layer *layer, cons
         out->interleaved_head = layer->head_dim;
 }
 
+/* Finds the matrix of a head of latent attention in a tensor that has those of keys, as columns,
+ * and those of values. */
+static void place_latent_rows(const tsr__weights *w, const tsr_model_latent *latent,
+                              const char *ours, tsr__weight *out, char text[NAME_SIZE])
+{
+    const int64_t both = latent->nope_dim + latent->value_dim;
+    if (w->files->gguf && !w->joint_latents)
+        return;
+    replace("attn_k_b", "attn_kv_b", text);
+    replace("attn_v_b", "attn_kv_b", text);
+    out->flat = true;
+    if (strcmp(ours, "attention.k_b.weight") == 0) {
+        out->transposed = true;
+        out->all_columns = both;
+    } else {
+        out->first_row = latent->nope_dim;
+        out->all_rows = both;
+    }
+}
+
 /* Gives the shape of the tensor in the file that a place belongs to. `ndim` is that of our matrix.
  * Returns the number of dimensions of the tensor. */
 static int shape_of(const tsr__weights *w, const tsr__weight *place, int ndim, int64_t shape[3])
 {
     int count = 0;
+    if (place->flat) {
+        shape[0] = place->matrices * (place->transposed ? place->all_columns : place->all_rows);
+        shape[1] = place->transposed ? place->all_rows : place->columns;
+        return 2;
+    }
     if (place->matrices > 0)
         shape[count++] = place->matrices;
     /* GGUF files have a matrix of one row as a row. */
@@ -642,8 +714,12 @@ tsr_status tsr__weight_place(const tsr__weights *w, int layer, const char *ours,
                                      is_norm_weight(ours)};
     write_name(w, layer, ours, name, text);
     place_rows(w, kind, ours, name, out);
-    if (is_of_experts(p) && !has_asterisk(w, name)) {
-        out->matrices = kind->experts->count;
+    if (p->only_if == EACH_HEAD) {
+        out->matrices = matrices_of(p, kind);
+        out->matrix = expert;
+        place_latent_rows(w, kind->latent, ours, out, text);
+    } else if (is_of_experts(p) && !has_asterisk(w, name)) {
+        out->matrices = matrices_of(p, kind);
         out->matrix = expert;
     }
     write_expert(expert, text);
@@ -883,6 +959,7 @@ tsr_status tsr__weights_init(const tsr__model_files *files, const tsr_model_conf
     };
     find_prefix(out);
     find_arrangement(out);
+    out->joint_latents = files->gguf && tsr__model_files_find(files, "blk.0.attn_kv_b.weight");
     find_experts(out);
     find_delta_nets(out);
     return each(out, check_one, NULL);

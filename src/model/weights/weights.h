@@ -40,6 +40,7 @@ typedef struct tsr__weights {
     /* GGUF files of early Qwen3-Next: q, k, v and z of delta nets in one tensor, "ssm_in", with the
      * rows of each key head together. */
     bool joined_delta_nets;
+    bool joint_latents; /* k_b and v_b of each head are rows of one tensor, kv_b */
 } tsr__weights;
 
 /* The place of one of our parameters: rows first_row … first_row + rows − 1 of a tensor
@@ -52,6 +53,10 @@ typedef struct tsr__weight {
      * matrices is 0 if it has no such dimension. */
     int64_t matrices, matrix;
     bool transposed; /* the file has the tensor as [columns, all_rows] */
+    /* If transposed: the file has [all_columns, all_rows], and the parameter is in its first rows.
+     * 0: `columns`. */
+    int64_t all_columns;
+    bool flat; /* matrices follow each other as rows of one matrix, without a dimension */
     /* Rows of each head are in the order of adjacent pairs: row 2i + h of the file is row
      * h · head_dim / 2 + i of ours. 0: they are in our order. */
     int64_t interleaved_head;
@@ -122,13 +127,15 @@ typedef struct tsr__parameter {
     int ndim; /* of one expert's matrix, if it has experts; if it is 1, `columns` is 1 */
     int64_t rows, columns;
     int64_t experts; /* the number of its matrices; 0: it is not of experts */
+    bool of_heads;   /* these are of heads, not of experts */
     bool is_f32;     /* the layer needs it in f32: norms, sinks and routers */
 } tsr__parameter;
 /* Gives parameter `index` of a layer, or of layer −1: those outside layers. Returns false past the
  * last one. */
 bool tsr__weights_parameter(const tsr_model_config *config, int layer, int index,
                             tsr__parameter *out);
-/* Returns whether one of our parameters consists of matrices that may be kept in any dtype. */
+/* Returns whether one of our parameters consists of matrices that may be kept in any dtype. Those
+ * of heads are kept as floats. */
 bool tsr__weights_is_matrix(int layer, const char *ours);
 
 #endif

@@ -778,9 +778,9 @@ static tsr_tensor *zeros(tsr_dtype dtype, int ndim, const int64_t *shape)
 
 START_TEST(refuses_tensors)
 {
-    const int64_t shape[] = {2, 4, 3, 8}, k_shape[] = {2, 2, 5, 8}, wide[] = {2, 2, 5, 513},
+    const int64_t shape[] = {2, 4, 3, 8}, k_shape[] = {2, 2, 5, 8}, wide[] = {2, 2, 5, 577},
                   narrow[] = {2, 2, 5, 6}, other[] = {3, 2, 5, 8}, none[] = {2, 0, 5, 8},
-                  many[] = {2, 4097, 1, 1}, wide_q[] = {2, 4, 3, 513}, many_q[] = {2, 4, 3, 1};
+                  many[] = {2, 4097, 1, 1}, wide_q[] = {2, 4, 3, 577}, many_q[] = {2, 4, 3, 1};
     tsr_tensor *q = zeros(TSR_F32, 4, shape), *k = zeros(TSR_F32, 4, k_shape),
                *v = zeros(TSR_F32, 4, k_shape), *y = zeros(TSR_F32, 4, shape),
                *lse = zeros(TSR_F32, 3, shape), *half_lse = zeros(TSR_F16, 3, shape),
@@ -806,11 +806,11 @@ START_TEST(refuses_tensors)
         {y, lse, q, k_other, k_other, "q is [2,4,3,8] and k is [3,2,5,8]; their batches differ"},
         {y, lse, q, k, k_other,
          "k is [2,2,5,8] and v is [3,2,5,8]; only their head_dims may differ"},
-        {y, lse, q, k, k_wide, "the head_dim of v is 513; 1 to 512 are possible"},
+        {y, lse, q, k, k_wide, "the head_dim of v is 577; 1 to 576 are possible"},
         {y, lse, q, k, k_narrow,
          "y is [2,4,3,8]; [2,4,3,6], the shape of q with the head_dim of v, is needed"},
         {y, lse, q, k_none, k_none, "there are 4 heads, which need a kv head, but k is [2,0,5,8]"},
-        {y, lse, q_wide, k_wide, k_wide, "head_dim is 513; 1 to 512 are possible"},
+        {y, lse, q_wide, k_wide, k_wide, "head_dim is 577; 1 to 576 are possible"},
         {y, lse, q_many, k_many, k_many, "4 heads and 4097 kv heads; at most 4096 are possible"},
         {k, lse, q, k, v, "y is [2,2,5,8]"},
         {y, half_lse, q, k, v, "lse is f16; f32 is needed"},

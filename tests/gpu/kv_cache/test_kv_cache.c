@@ -28,8 +28,9 @@ typedef struct model {
     tsr_kv_cache *cache;
     record sequence[MOST];
     int64_t page_tokens, pages;
-    int64_t dim[MOST_LAYERS], kv_heads[MOST_LAYERS];
-    int next; /* the number for the next new token */
+    int64_t dim[MOST_LAYERS], value_dim[MOST_LAYERS], kv_heads[MOST_LAYERS];
+    bool in_keys[MOST_LAYERS]; /* values are in keys */
+    int next;                  /* the number for the next new token */
 } model;
 
 /* Returns component d of a token's key (what = 0) or value (what = 1), for a head and layer. It
@@ -54,7 +55,8 @@ static double *doubles(int64_t count)
 static void attend(const model *m, const record *r, int layer, const double *q, int64_t head,
                    int64_t position, double *out)
 {
-    const int64_t dim = m->dim[layer], kv = head * m->kv_heads[layer] / HEADS;
+    const int64_t dim = m->dim[layer], value_dim = m->value_dim[layer],
+                  kv = head * m->kv_heads[layer] / HEADS;
     double sum = 0, most = -INFINITY, score[LONGEST + 1];
     for (int64_t j = 0; j <= position; j++) {
         score[j] = 0;
@@ -62,13 +64,14 @@ static void attend(const model *m, const record *r, int layer, const double *q, 
             score[j] += q[d] * component(r->token[j], layer, 0, kv, d) / sqrt((double)dim);
         most = fmax(most, score[j]);
     }
-    for (int64_t d = 0; d < dim; d++)
+    for (int64_t d = 0; d < value_dim; d++)
         out[d] = 0;
     for (int64_t j = 0; j <= position; j++)
         sum += exp(score[j] - most);
     for (int64_t j = 0; j <= position; j++)
-        for (int64_t d = 0; d < dim; d++)
-            out[d] += exp(score[j] - most) / sum * component(r->token[j], layer, 1, kv, d);
+        for (int64_t d = 0; d < value_dim; d++)
+            out[d] += exp(score[j] - most) / sum *
+                      component(r->token[j], layer, !m->in_keys[layer], kv, d);
 }
 
 /* Appends keys and values to the cache and computes attention, for one layer. If `fused`, keys
@@ -76,11 +79,12 @@ static void attend(const model *m, const record *r, int layer, const double *q, 
 static void run_layer(model *m, int layer, int count, const int *sequences, const int64_t *tokens,
                       int64_t most, bool fused, gpu_random *random)
 {
-    const int64_t dim = m->dim[layer], kv_heads = m->kv_heads[layer];
+    const int64_t dim = m->dim[layer], value_dim = m->value_dim[layer],
+                  kv_heads = m->kv_heads[layer];
     const int64_t all_shape[] = {count, most, HEADS + 2 * kv_heads, dim};
-    const int64_t y_shape[] = {count, HEADS, most, dim};
+    const int64_t y_shape[] = {count, HEADS, most, value_dim};
     const int64_t total = count * most * (HEADS + 2 * kv_heads) * dim;
-    double *in = doubles(total), *got = doubles(count * HEADS * most * dim);
+    double *in = doubles(total), *got = doubles(count * HEADS * most * value_dim);
     for (int64_t i = 0; i < total; i++)
         in[i] = gpu_rounded(gpu_random_unit(random), TSR_F32);
     for (int64_t i = 0; i < count; i++)
@@ -93,19 +97,23 @@ static void run_layer(model *m, int layer, int count, const int *sequences, cons
                     row[(HEADS + h) * dim + d] =
                         component(token, layer, h >= kv_heads, h % kv_heads, d);
         }
-    tsr_tensor *all = gpu_new(TSR_F32, 4, all_shape), *view, *q, *k, *v, *y, *copy = NULL;
+    tsr_tensor *all = gpu_new(TSR_F32, 4, all_shape), *view, *q, *k, *heads, *v, *y, *copy = NULL;
     y = gpu_new(TSR_F32, 4, y_shape);
     gpu_put(all, in);
     gpu_poison(y);
     GPU_OK(tsr_tensor_transpose(all, 1, 2, &view));
     GPU_OK(tsr_tensor_slice(view, 1, 0, HEADS, 1, &q));
     GPU_OK(tsr_tensor_slice(view, 1, HEADS, HEADS + kv_heads, 1, &k));
-    GPU_OK(tsr_tensor_slice(view, 1, HEADS + kv_heads, HEADS + 2 * kv_heads, 1, &v));
+    GPU_OK(tsr_tensor_slice(view, 1, HEADS + kv_heads, HEADS + 2 * kv_heads, 1, &heads));
+    GPU_OK(tsr_tensor_slice(heads, 3, 0, value_dim, 1, &v));
     if (!fused) {
-        copy = gpu_new(TSR_F16, 4, (int64_t[]){count, kv_heads, most, dim});
+        copy = gpu_new(TSR_F16, 4, (int64_t[]){count, kv_heads, most, value_dim});
         GPU_OK(tsr_copy(queue, copy, v));
     }
-    GPU_OK(tsr_kv_cache_append(m->cache, layer, k, copy ? copy : v));
+    if (m->in_keys[layer])
+        GPU_FAILS(tsr_kv_cache_append(m->cache, layer, k, v), TSR_ERR_INVALID,
+                  "v is given, but the values of layer 1 are in its keys");
+    GPU_OK(tsr_kv_cache_append(m->cache, layer, k, m->in_keys[layer] ? NULL : copy ? copy : v));
     GPU_OK(
         tsr_kv_cache_attention(m->cache, layer, y, NULL, q, tsr_attention_params(.causal = true)));
     gpu_get(y, got);
@@ -117,16 +125,16 @@ static void run_layer(model *m, int layer, int count, const int *sequences, cons
                 if (t < tokens[i])
                     attend(m, r, layer, in + ((i * most + t) * (HEADS + 2 * kv_heads) + h) * dim, h,
                            r->length - tokens[i] + t, want);
-                for (int64_t d = 0; d < dim; d++) {
-                    const double is = got[((i * HEADS + h) * most + t) * dim + d];
+                for (int64_t d = 0; d < value_dim; d++) {
+                    const double is = got[((i * HEADS + h) * most + t) * value_dim + d];
                     if (!(fabs(is - want[d]) <= 2e-6))
                         ck_abort_msg("sequence %d, token %lld of %lld, head %lld: %.9g, not %.9g",
                                      sequences[i], (long long)t, (long long)tokens[i], (long long)h,
                                      is, want[d]);
                 }
             }
-    tsr_tensor *tensors[] = {q, k, v, view, all, y, copy};
-    for (int i = 0; i < 7; i++)
+    tsr_tensor *tensors[] = {q, k, v, heads, view, all, y, copy};
+    for (int i = 0; i < 8; i++)
         tsr_tensor_destroy(&tensors[i]);
     free(in);
     free(got);
@@ -228,18 +236,27 @@ START_TEST(sequences_keep_their_tokens)
 {
     gpu_random random = {(uint64_t)_i + 1};
     /* The third round has pages of 16 tokens with 16 features, for which CPU drivers have a
-     * kernel of their own. In the last one, the layers have different sizes. */
-    static const int64_t page_tokens[] = {4, 1, 16, 9, 3}, dim[] = {5, 5, 16, 8, 7};
-    const bool differ = _i == 4;
+     * kernel of their own. In the last two, the layers have different sizes; in the last one, so
+     * have the values of one layer, and those of the other are in its keys. */
+    static const int64_t page_tokens[] = {4, 1, 16, 9, 3, 5}, dim[] = {5, 5, 16, 8, 7, 6};
+    const bool differ = _i >= 4, values = _i == 5;
     model m = {.page_tokens = page_tokens[_i],
                .pages = 150 / page_tokens[_i] + 8,
                .dim = {dim[_i], differ ? 16 : dim[_i]},
-               .kv_heads = {KV_HEADS, differ ? HEADS : KV_HEADS}};
+               .value_dim = {values ? 9 : dim[_i], values   ? 13
+                                                   : differ ? 16
+                                                            : dim[_i]},
+               .in_keys = {false, values},
+               .kv_heads = {KV_HEADS, values   ? 1
+                                      : differ ? HEADS
+                                               : KV_HEADS}};
     GPU_OK(tsr_kv_cache_create(
         tsr_kv_cache_params(.stream = queue, .layers = LAYERS, .kv_heads = KV_HEADS,
                             .head_dim = m.dim[0], .layer_kv_heads = differ ? m.kv_heads : NULL,
-                            .layer_head_dims = differ ? m.dim : NULL, .page_tokens = m.page_tokens,
-                            .pages = m.pages, .sequences = MOST,
+                            .layer_head_dims = differ ? m.dim : NULL,
+                            .layer_value_dims = values ? m.value_dim : NULL,
+                            .layer_values_in_keys = values ? m.in_keys : NULL,
+                            .page_tokens = m.page_tokens, .pages = m.pages, .sequences = MOST,
                             .dtype = _i % 2 ? TSR_F16 : TSR_F32),
         &m.cache));
     ck_assert_ptr_null(tsr__kv_cache_positions(m.cache));
@@ -661,22 +678,26 @@ START_TEST(refuses_params)
                                       .head_dim = 4,
                                       .pages = 1,
                                       .sequences = 1};
-    static const int64_t odd_heads[] = {-2}, odd_dims[] = {513};
-    tsr_kv_cache_params wrong[11];
+    static const int64_t odd_heads[] = {-2}, odd_dims[] = {577}, odd_values[] = {577},
+                         wide_values[] = {5};
+    static const bool in_keys[] = {true};
+    tsr_kv_cache_params wrong[13];
     static const char *const words[] = {
         "stream is NULL",
         "layers is 0, sequences 1; both must be at least 1",
-        "kv_heads is -1, head_dim 4; 0 to 4096 and 1 to 512 are possible",
+        "kv_heads is -1, head_dim 4; 0 to 4096 and 1 to 576 are possible",
         "kv_heads is 1, head_dim 1025",
         "dtype is i32; f32, f16 or bf16 is needed",
         "page_tokens is 65537; 1 to 65536 are possible",
         "pages is 0; 1 to 2147483647 are possible",
         "layers is 1, sequences 0",
         "4096 kv heads, 65536 tokens and 256 features make pages of 2^31 bytes or more",
-        "kv_heads is -2, head_dim 4; 0 to 4096 and 1 to 512 are possible",
-        "kv_heads is 1, head_dim 513",
+        "kv_heads is -2, head_dim 4; 0 to 4096 and 1 to 576 are possible",
+        "kv_heads is 1, head_dim 577",
+        "values of layer 0 have 577 features and keys 4; 1 to 576 are possible",
+        "values of layer 0 have 5 features and keys 4",
     };
-    for (int i = 0; i < 11; i++)
+    for (int i = 0; i < 13; i++)
         wrong[i] = good;
     wrong[0].stream = NULL;
     wrong[1].layers = 0;
@@ -689,10 +710,13 @@ START_TEST(refuses_params)
     wrong[8].kv_heads = 4096;
     wrong[9].layer_kv_heads = odd_heads;
     wrong[10].layer_head_dims = odd_dims;
+    wrong[11].layer_value_dims = odd_values;
+    wrong[12].layer_value_dims = wide_values;
+    wrong[12].layer_values_in_keys = in_keys;
     wrong[8].page_tokens = 65536;
     wrong[8].head_dim = 256;
     tsr_kv_cache *cache = NULL;
-    for (int i = 0; i < 11; i++)
+    for (int i = 0; i < 13; i++)
         GPU_FAILS(tsr_kv_cache_create(&wrong[i], &cache), TSR_ERR_INVALID, words[i]);
     GPU_FAILS(tsr_kv_cache_create(NULL, &cache), TSR_ERR_INVALID, "params is NULL");
     GPU_FAILS(tsr_kv_cache_create(&good, NULL), TSR_ERR_INVALID, "out is NULL");
@@ -1150,7 +1174,7 @@ END_TEST
 TESTS(kv_cache)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
-    tcase_add_loop_test(tests, sequences_keep_their_tokens, 0, 5);
+    tcase_add_loop_test(tests, sequences_keep_their_tokens, 0, 6);
     tcase_add_loop_test(tests, rotates_and_appends, 0, 3);
     tcase_add_loop_test(tests, attends_in_one_dispatch, 0, sizeof joints / sizeof *joints);
     tcase_add_test(tests, refuses_params);
