@@ -1304,6 +1304,10 @@ typedef struct tsr_kv_cache_params {
     int kept_tokens, kept_sequences;
     int64_t snapshot_tokens;
     int snapshots;
+    const int64_t *layer_value_dims;
+    const 
+         _Bool 
+              *layer_values_in_keys;
 } tsr_kv_cache_params;
 TSR_API tsr_status tsr_kv_cache_create(const tsr_kv_cache_params *params,
                                                      tsr_kv_cache **out);
@@ -1417,12 +1421,17 @@ typedef struct tsr_self_attention_params {
         deferred;
     float temperature;
     int64_t temperature_length;
+   _Bool 
+        output_gate;
 } tsr_self_attention_params;
 TSR_API tsr_status tsr_self_attention_create(const tsr_self_attention_params *params,
                                                            tsr_layer **out);
 typedef struct tsr_heads {
     size_t struct_size;
     int64_t first, count, kv_first, kv_count, head_dim;
+    int64_t value_dim;
+   _Bool 
+        values_in_keys;
 } tsr_heads;
 TSR_API tsr_status tsr_self_attention_get_heads(const tsr_layer *layer,
                                                               tsr_heads *out);
@@ -1448,6 +1457,32 @@ typedef struct tsr_delta_net_params {
 } tsr_delta_net_params;
 TSR_API tsr_status tsr_delta_net_create(const tsr_delta_net_params *params,
                                                       tsr_layer **out);
+typedef struct tsr_latent_attention_params {
+    size_t struct_size;
+    tsr_group *group;
+    const char *name;
+    int64_t size, heads;
+    int64_t q_lora_rank;
+    int64_t kv_lora_rank, nope_dim, rope_dim, value_dim;
+    const tsr_rope_params *rope;
+    float norm_epsilon;
+    tsr_dtype norm_dtype;
+   _Bool 
+        causal;
+    float scale;
+    const tsr_partition_params *partition;
+    tsr_dtype dtype;
+    const tsr_init_params *init;
+    const tsr_init_params *output_init;
+    tsr_dtype grad_dtype;
+   _Bool 
+        reduce_f32;
+    int overlap_parts;
+   _Bool 
+        deferred;
+} tsr_latent_attention_params;
+TSR_API tsr_status
+tsr_latent_attention_create(const tsr_latent_attention_params *params, tsr_layer **out);
 typedef enum tsr_block_norms {
     TSR_BLOCK_NORMS_BEFORE = 0,
     TSR_BLOCK_NORMS_AFTER = 1,
@@ -1473,6 +1508,7 @@ typedef struct tsr_block_params {
     tsr_block_norms norms;
     float residual_scale;
     const tsr_delta_net_params *delta_net;
+    const tsr_latent_attention_params *latent_attention;
 } tsr_block_params;
 TSR_API tsr_status tsr_block_create(const tsr_block_params *params, tsr_layer **out);
 TSR_API tsr_status tsr_block_set_dropout(tsr_layer *block, float p,
@@ -1503,6 +1539,11 @@ typedef struct tsr_model_delta_net {
     int64_t key_dim, value_dim;
     int taps;
 } tsr_model_delta_net;
+typedef struct tsr_model_latent {
+    size_t struct_size;
+    int64_t q_lora_rank;
+    int64_t kv_lora_rank, nope_dim, rope_dim, value_dim;
+} tsr_model_latent;
 typedef enum tsr_expert_division {
     TSR_EXPERT_DIVISION_AUTO = 0,
     TSR_EXPERT_DIVISION_INSIDE = 1,
@@ -1532,6 +1573,7 @@ typedef struct tsr_model_layer {
     const tsr_model_delta_net *delta_net;
    _Bool 
         output_gate;
+    const tsr_model_latent *latent;
 } tsr_model_layer;
 typedef struct tsr_model_config {
     size_t struct_size;
@@ -1807,7 +1849,8 @@ typedef struct tsr_generator tsr_generator;
 typedef void (*tsr_logits_fn)(void *user, int sequence, int64_t position, const float *logits);
 typedef enum tsr_draft {
     TSR_DRAFT_NONE = 0,
-    TSR_DRAFT_NGRAM = 1
+    TSR_DRAFT_NGRAM = 1,
+    TSR_DRAFT_MODEL = 2
 } tsr_draft;
 typedef struct tsr_generator_params {
     size_t struct_size;
@@ -1828,6 +1871,9 @@ typedef struct tsr_generator_params {
         prefix_cache;
     tsr_draft draft;
     int draft_tokens;
+    tsr_model *draft_model;
+   _Bool 
+        rejection_sampling;
 } tsr_generator_params;
 TSR_API tsr_status tsr_generator_create(const tsr_generator_params *params,
                                                       tsr_generator **out);
@@ -1887,6 +1933,7 @@ typedef struct tsr_generator_stats {
     uint64_t cached_tokens, preemptions, most_step_tokens;
     int64_t running, waiting, pages, free_pages, prefix_pages;
     uint64_t drafted_tokens, accepted_tokens;
+    uint64_t drafted_passes, plain_passes, draft_ns;
 } tsr_generator_stats;
 TSR_API tsr_status tsr_generator_get_stats(const tsr_generator *generator,
                                                          tsr_generator_stats *out);
@@ -2480,6 +2527,8 @@ typedef struct tsr_lora_params {
    _Bool 
         trainable;
     double scale;
+   _Bool 
+        dora;
 } tsr_lora_params;
 TSR_API tsr_status tsr_lora_create(const tsr_lora_params *params, tsr_lora **out);
 TSR_API tsr_status tsr_lora_load(const char *path, const tsr_lora_params *params,
@@ -2507,6 +2556,8 @@ typedef struct tsr_lora_info {
    _Bool 
         rank_stabilised, trainable, enabled;
     uint64_t parameters;
+   _Bool 
+        dora;
 } tsr_lora_info;
 TSR_API tsr_status tsr_lora_get_info(const tsr_lora *lora, tsr_lora_info *out);
 typedef struct tsr_cluster tsr_cluster;
