@@ -66,8 +66,8 @@ typedef struct tsr_model_delta_net {
 /* Latent attention (transformer.h). */
 typedef struct tsr_model_latent {
     size_t struct_size;
-    int64_t q_lora_rank; /* 0: queries are not compressed */
     int64_t kv_lora_rank, nope_dim, rope_dim, value_dim;
+    int64_t q_lora_rank; /* 0: queries are not compressed */
 } tsr_model_latent;
 
 /* How the ranks divide experts. */
@@ -101,13 +101,13 @@ typedef struct tsr_model_layer {
     /* A mixture of experts in place of the MLP. NULL: none. */
     const tsr_model_experts *experts;
     bool sinks; /* attention has a sink for each head, as in transformer.h */
+    /* Latent attention; kv_heads is then heads, and head_dim nope_dim + rope_dim. NULL: the usual
+     * attention. */
+    const tsr_model_latent *latent;
     /* A gated delta net in place of attention. All fields that describe attention are then 0. NULL:
      * the layer has attention. */
     const tsr_model_delta_net *delta_net;
     bool output_gate; /* attention has a gate of its output, as in transformer.h */
-    /* Latent attention; kv_heads is then heads, and head_dim nope_dim + rope_dim. NULL: the usual
-     * attention. */
-    const tsr_model_latent *latent;
 } tsr_model_layer;
 
 /* The properties of a model that its files describe. */

@@ -1541,8 +1541,8 @@ typedef struct tsr_model_delta_net {
 } tsr_model_delta_net;
 typedef struct tsr_model_latent {
     size_t struct_size;
-    int64_t q_lora_rank;
     int64_t kv_lora_rank, nope_dim, rope_dim, value_dim;
+    int64_t q_lora_rank;
 } tsr_model_latent;
 typedef enum tsr_expert_division {
     TSR_EXPERT_DIVISION_AUTO = 0,
@@ -1570,10 +1570,10 @@ typedef struct tsr_model_layer {
     const tsr_model_experts *experts;
    _Bool 
         sinks;
+    const tsr_model_latent *latent;
     const tsr_model_delta_net *delta_net;
    _Bool 
         output_gate;
-    const tsr_model_latent *latent;
 } tsr_model_layer;
 typedef struct tsr_model_config {
     size_t struct_size;

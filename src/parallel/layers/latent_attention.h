@@ -36,10 +36,17 @@ typedef struct tsr__latent_attention {
 
 extern const tsr__layer_type tsr__latent_attention_type;
 
-/* latent_attention.c */
+/* latent_attention_create.c */
 
 /* Returns the latent attention of a layer: itself or one of its children, or NULL. */
 tsr__latent_attention *tsr__latent_of(const tsr_layer *layer);
+
+/* latent_attention.c */
+
+/* The forward passes, as tsr__layer_type in layer.h declares them. */
+tsr_status tsr__latent_forward_added(tsr_layer *layer, const tsr_tensor *x,
+                                     const tsr__cached *cached, const tsr_tensor *added,
+                                     tsr_layer_saved *saved, tsr_tensor **y) TSR_NODISCARD;
 /* The weight of a parameter that the layer has. */
 const tsr_tensor *tsr__latent_weight(const tsr__latent_attention *a, tsr__latent_parameter which);
 /* The same as floats: a copy, if it is in a block format. */

@@ -10,6 +10,45 @@
 #include "parallel/layers/linear.h"
 #include "parallel/layers/norm_layer.h"
 
+/* The type ------------------------------------------------------------------------------------ */
+
+static tsr_status forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
+                          tsr_tensor **y)
+{
+    return tsr__latent_forward_added(layer, x, NULL, NULL, saved, y);
+}
+
+static tsr_status forward_cached(tsr_layer *layer, const tsr_tensor *x, const tsr__cached *cached,
+                                 tsr_tensor **y)
+{
+    return tsr__latent_forward_added(layer, x, cached, NULL, NULL, y);
+}
+
+static void finish(tsr_layer *layer)
+{
+    tsr__latent_attention *a = (tsr__latent_attention *)layer;
+    tsr_tensor_destroy(&a->positions);
+    tsr_rope_destroy(&a->rope);
+    tsr__free(a->division.sizes);
+    tsr__free(a->q_sizes);
+}
+
+const tsr__layer_type tsr__latent_attention_type = {.name = "latent_attention",
+                                                    .forward = forward,
+                                                    .backward = tsr__latent_backward,
+                                                    .finish = finish,
+                                                    .forward_cached = forward_cached,
+                                                    .forward_added = tsr__latent_forward_added};
+
+tsr__latent_attention *tsr__latent_of(const tsr_layer *layer)
+{
+    const tsr_layer *found = layer->type == &tsr__latent_attention_type ? layer : NULL;
+    for (int i = 0; i < layer->child_count; i++)
+        if (layer->child[i]->type == &tsr__latent_attention_type)
+            found = layer->child[i];
+    return (tsr__latent_attention *)found;
+}
+
 /* Checks ------------------------------------------------------------------------------------- */
 
 static tsr_status check_sizes(const tsr_layer *layer, const tsr_latent_attention_params *p)

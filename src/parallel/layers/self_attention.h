@@ -57,6 +57,8 @@ typedef struct tsr__qkv_heads {
 
 /* Returns the self-attention of a layer: itself or one of its children, or NULL. */
 tsr__attention *tsr__attention_of(const tsr_layer *layer);
+/* positions.c */
+
 /* Gets the tensor of positions 0 … tokens − 1. Makes *positions, which the layer owns, longer if
  * necessary. */
 tsr_status tsr__need_positions(const tsr_layer *layer, tsr_tensor **positions, tsr__temps *temps,

@@ -243,7 +243,7 @@ START_TEST(sequences_keep_their_tokens)
     model m = {.page_tokens = page_tokens[_i],
                .pages = 150 / page_tokens[_i] + 8,
                .dim = {dim[_i], differ ? 16 : dim[_i]},
-               .value_dim = {values ? 9 : dim[_i], values   ? 13
+               .value_dim = {values ? 4 : dim[_i], values   ? 13
                                                    : differ ? 16
                                                             : dim[_i]},
                .in_keys = {false, values},
@@ -970,7 +970,7 @@ START_TEST(sequences_keep_their_states)
     p.sequences = MOST;
     p.pages = MOST * (LONGEST / STATE_PAGE + 1);
     model m = {.page_tokens = STATE_PAGE, .pages = p.pages, .cache = state_cache(p, layers == 2)};
-    m.dim[2] = 8;
+    m.dim[2] = m.value_dim[2] = 8;
     m.kv_heads[2] = KV_HEADS;
     for (int n = 0; n < 40; n++) {
         int sequences[MOST], count = 0;
