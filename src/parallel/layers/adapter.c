@@ -3,6 +3,20 @@
 
 #include "base/alloc.h"
 #include "gpu/internal.h"
+#include "parallel/layers/linear.h"
+#include "parallel/layers/moe.h"
+
+tsr__layer_parameter *tsr__adapter_weight(const tsr__adapter *adapter, int part)
+{
+    const tsr_layer *target = adapter->target;
+    const int block = adapter->part[part].block;
+    int index = 0;
+    if (adapter->kind == TSR__ADAPTER_COLUMN)
+        index = tsr__block_parameter((const tsr__column_linear *)target, block, TSR__WEIGHT);
+    else if (adapter->kind != TSR__ADAPTER_ROW)
+        index = ((const tsr__moe *)target)->index[block];
+    return target->parameter[index];
+}
 
 /* Terms of products -------------------------------------------------------------------------- */
 

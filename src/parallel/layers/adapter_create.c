@@ -187,18 +187,6 @@ void tsr__adapters_set_dropout(tsr_layer *layer, float p, uint64_t seed, uint64_
 
 /* Merging ------------------------------------------------------------------------------------ */
 
-tsr__layer_parameter *tsr__adapter_weight(const tsr__adapter *adapter, int part)
-{
-    const tsr_layer *target = adapter->target;
-    const int block = adapter->part[part].block;
-    int index = 0;
-    if (adapter->kind == TSR__ADAPTER_COLUMN)
-        index = tsr__block_parameter((const tsr__column_linear *)target, block, TSR__WEIGHT);
-    else if (adapter->kind != TSR__ADAPTER_ROW)
-        index = ((const tsr__moe *)target)->index[block];
-    return target->parameter[index];
-}
-
 static tsr_status check_merge(const tsr__adapter *adapter, int part)
 {
     const tsr__layer_parameter *weight = tsr__adapter_weight(adapter, part);
