@@ -52,7 +52,7 @@ typedef struct tsr_kv_cache_params {
      *                      of one of them keeps none of its own
      *     snapshot_tokens  those at which a step ends after a multiple of so many tokens, which is
      *                      a multiple of page_tokens, until `snapshots` of them are used. The least
-     *                      recently used ones then leave first */
+     *                      recently used ones then leave first. 0: no step takes a snapshot */
     int kept_tokens, kept_sequences;
     int64_t snapshot_tokens;
     int snapshots;

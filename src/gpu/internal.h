@@ -222,8 +222,12 @@ tsr_status tsr__kv_cache_states(tsr_kv_cache *cache, int layer, tsr_tensor **con
 tsr_tensor *tsr__kv_cache_lengths(const tsr_kv_cache *cache);
 /* Returns the number of slots that a cache with these params has if it has states. */
 int64_t tsr__kv_cache_slots(const tsr_kv_cache_params *params);
-/* Returns the number of the snapshot of a sequence at its present length, and holds it: until it is
- * released or leaves, it can be adopted. TSR__NO_SNAPSHOT: there is none. */
+/* Drops the states of a sequence's last tokens, except its present one and snapshots, for which
+ * other sequences then have slots. */
+void tsr__kv_cache_drop_kept(tsr_kv_cache *cache, int sequence);
+/* Returns the number of the snapshot of a sequence at its present length, which is taken if there
+ * is none, and holds it: until it is released or leaves, it can be adopted. TSR__NO_SNAPSHOT: the
+ * cache has no states or no snapshots, or the sequence is empty. */
 #define TSR__NO_SNAPSHOT (-1)
 int64_t tsr__kv_cache_hold_snapshot(tsr_kv_cache *cache, int sequence);
 void tsr__kv_cache_release_snapshot(tsr_kv_cache *cache, int64_t snapshot);

@@ -28,6 +28,11 @@ tsr_status tsr__kv_cache_adopt(tsr_kv_cache *cache, int sequence, int64_t count,
     return TSR_OK;
 }
 
+void tsr__kv_cache_drop_kept(tsr_kv_cache *cache, int sequence)
+{
+    tsr__states_drop_kept(&cache->states, sequence);
+}
+
 int64_t tsr__kv_cache_hold_snapshot(tsr_kv_cache *cache, int sequence)
 {
     return tsr__states_hold(&cache->states, sequence, tsr_kv_cache_length(cache, sequence));

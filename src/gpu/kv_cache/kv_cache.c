@@ -486,8 +486,8 @@ tsr_status tsr_kv_cache_begin(tsr_kv_cache *cache, int count, const int *sequenc
     cache->step = next;
     for (int i = 0; i < count; i++)
         if (tokens[i] > 0)
-            tsr__states_take_snapshot(&cache->states, sequences[i],
-                                      tsr_kv_cache_length(cache, sequences[i]));
+            tsr__states_end_step(&cache->states, sequences[i],
+                                 tsr_kv_cache_length(cache, sequences[i]));
     if (positions)
         *positions = next.positions;
     return TSR_OK;

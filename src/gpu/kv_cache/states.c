@@ -37,10 +37,9 @@ static tsr_status check(const tsr_kv_cache_params *p)
                  "kv_cache_create: %d snapshots, each after %lld tokens; 0 or more, and a multiple "
                  "of the %lld tokens of a page, are possible",
                  p->snapshots, (long long)p->snapshot_tokens, (long long)p->page_tokens);
-    TSR__REQUIRE(
-        (p->snapshots > 0) == (p->snapshot_tokens > 0),
-        "kv_cache_create: snapshots is %d, snapshot_tokens %lld; both or neither must be 0",
-        p->snapshots, (long long)p->snapshot_tokens);
+    TSR__REQUIRE(p->snapshots > 0 || p->snapshot_tokens == 0,
+                 "kv_cache_create: snapshots is 0, but snapshot_tokens is %lld",
+                 (long long)p->snapshot_tokens);
     TSR__REQUIRE(tsr__states_slots(p) <= INT32_MAX / 2,
                  "kv_cache_create: %lld states are too many; at most %d are possible",
                  (long long)tsr__states_slots(p), INT32_MAX / 2);
@@ -206,17 +205,15 @@ static void list(tsr__states *s, int sequence, int64_t id)
     list_of(s, sequence)[s->listed_count[sequence]++] = id;
 }
 
-void tsr__states_take_snapshot(tsr__states *s, int sequence, int64_t length)
+/* Returns the snapshot of a sequence at its present length, which is taken if there is none. */
+static tsr__snapshot *take_snapshot(tsr__states *s, int sequence, int64_t length)
 {
     const tsr__state_of *of = &s->of[sequence];
-    if (!s->on || s->snapshots == 0 || length == 0 || length % s->snapshot_tokens != 0 ||
-        of->slot < 0)
-        return;
     prune(s, sequence, length);
-    tsr__snapshot *present = latest(s, sequence, length);
-    if (present && present->length == length)
-        return;
-    tsr__snapshot *entry = free_entry(s);
+    tsr__snapshot *entry = latest(s, sequence, length);
+    if (entry && entry->length == length)
+        return entry;
+    entry = free_entry(s);
     prune(s, sequence, length);
     *entry = (tsr__snapshot){.id = s->next_id + (entry - s->snapshot),
                              .slot = of->slot,
@@ -226,15 +223,22 @@ void tsr__states_take_snapshot(tsr__states *s, int sequence, int64_t length)
     s->next_id += s->snapshots;
     hold(s, of->slot);
     list(s, sequence, entry->id);
+    return entry;
+}
+
+void tsr__states_end_step(tsr__states *s, int sequence, int64_t length)
+{
+    if (s->on && s->snapshot_tokens > 0 && length > 0 && length % s->snapshot_tokens == 0)
+        (void)take_snapshot(s, sequence, length);
 }
 
 int64_t tsr__states_hold(tsr__states *s, int sequence, int64_t length)
 {
-    tsr__snapshot *found = s->on ? latest(s, sequence, length) : NULL;
-    if (!found || found->length != length)
+    if (!s->on || s->snapshots == 0 || s->of[sequence].slot < 0)
         return TSR__NO_SNAPSHOT;
-    found->references++;
-    return found->id;
+    tsr__snapshot *taken = take_snapshot(s, sequence, length);
+    taken->references++;
+    return taken->id;
 }
 
 void tsr__states_release(tsr__states *s, int64_t id)
@@ -343,6 +347,12 @@ void tsr__states_adopt(tsr__states *s, int sequence, int64_t id)
         found->references++;
         list(s, sequence, id);
     }
+}
+
+void tsr__states_drop_kept(tsr__states *s, int sequence)
+{
+    if (s->on)
+        drop_kept(s, sequence, 0);
 }
 
 /* Steps -------------------------------------------------------------------------------------- */

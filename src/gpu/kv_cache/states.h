@@ -67,6 +67,8 @@ int64_t tsr__states_restorable(const tsr__states *states, int sequence, int64_t 
 /* Goes back to a length that tsr__states_restorable has returned. */
 void tsr__states_restore(tsr__states *states, int sequence, int64_t present, int64_t length);
 
+/* Drops the states of earlier tokens, except snapshots. */
+void tsr__states_drop_kept(tsr__states *states, int sequence);
 /* Returns whether a step keeps states of single tokens, so that it has write slots for each. */
 bool tsr__states_keeps_each(const tsr__states *states, int count, int64_t most_tokens);
 /* Chooses the slots of a step: reads[count], and writes[count], or [count, most_tokens] if each
@@ -76,8 +78,8 @@ tsr_status tsr__states_begin(tsr__states *states, int count, const int *sequence
                              int32_t *writes) TSR_NODISCARD;
 /* Undoes tsr__states_begin. */
 void tsr__states_undo(tsr__states *states);
-/* Ends the choice: sequences whose present length is `length` get snapshots there. */
-void tsr__states_take_snapshot(tsr__states *states, int sequence, int64_t length);
+/* Takes a snapshot of a sequence of the step, if its length is one for which the params want it. */
+void tsr__states_end_step(tsr__states *states, int sequence, int64_t length);
 
 /* Snapshots for holders; see gpu/internal.h. */
 int64_t tsr__states_hold(tsr__states *states, int sequence, int64_t length);

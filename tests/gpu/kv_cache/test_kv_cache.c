@@ -1035,7 +1035,6 @@ START_TEST(snapshots)
     add_tokens(&m, b, 1);
     const int64_t held = tsr__kv_cache_hold_snapshot(cache, a);
     ck_assert(held != TSR__NO_SNAPSHOT && tsr__kv_cache_has_snapshot(cache, held));
-    ck_assert_int_eq(tsr__kv_cache_hold_snapshot(cache, b), TSR__NO_SNAPSHOT); /* at 5 */
     int32_t pages[4];
     for (int i = 0; i < 4; i++) {
         pages[i] = tsr__kv_cache_page(cache, a, i);
@@ -1082,7 +1081,7 @@ START_TEST(refuses_states)
         "kept_tokens is 16, kept_sequences 0; 0 to 15",
         "kept_tokens is 1, kept_sequences -1",
         "3 snapshots, each after 12 tokens; 0 or more, and a multiple of the 8 tokens",
-        "snapshots is 0, snapshot_tokens 16; both or neither must be 0",
+        "snapshots is 0, but snapshot_tokens is 16",
         "are for layers with states; layer_conv_floats and layer_state_floats are NULL",
     };
     for (int i = 0; i < 6; i++)
