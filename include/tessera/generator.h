@@ -27,6 +27,8 @@ extern "C" {
 
 #define TSR_GENERATOR_MAX_SEQUENCES 4096
 #define TSR_GENERATOR_MAX_AHEAD 16
+#define TSR_GENERATOR_MAX_SNAPSHOTS 65536
+#define TSR_GENERATOR_USUAL_SNAPSHOTS 16
 #define TSR_GENERATOR_WAITS (-1) /* for `ahead` of tsr_generator_params */
 
 /* Choosing tokens ---------------------------------------------------------------------------- */
@@ -154,7 +156,8 @@ typedef struct tsr_generator_params {
     /* Keeps the keys and values of prompts after their sequences have been removed, as long as no
      * sequence needs the pages. A prompt that begins with the same tokens uses their whole pieces
      * again. The tokens and log-probabilities have the same bits as without. Needs `piece`, a
-     * multiple of 64 or less than that, and no `logits`. */
+     * multiple of 64 or less than that, and no `logits`. If layers have states (delta nets), pieces
+     * are found up to the last one whose end has a snapshot of them. */
     bool prefix_cache;
     /* Speculation: passes for the next tokens also compute what is likely to follow them, up to
      * draft_tokens tokens of each of at most 8 sequences, so that one pass, and one set of
@@ -180,6 +183,10 @@ typedef struct tsr_generator_params {
      * tokens, and depend on how many drafts passes have. Sequences with a grammar are as without
      * this. Must be the same on all ranks. */
     bool rejection_sampling;
+    /* With prefix_cache and layers with states: how many snapshots are kept, each as large as a
+     * sequence's states. The least recently used ones leave first. 0: TSR_GENERATOR_USUAL_SNAPSHOTS
+     */
+    int snapshots;
 } tsr_generator_params;
 #define tsr_generator_params(...)                                                                  \
     (&(tsr_generator_params){.struct_size = sizeof(tsr_generator_params), __VA_ARGS__})

@@ -250,6 +250,9 @@ typedef struct tsr_model_params {
      * and once or more for the tokens of a prompt that are computed together. 0: none. More than
      * there are: all. All ranks must give the same. */
     int host_experts;
+    /* With layers that have states (delta nets): the draft_tokens and, with a prefix_cache, the
+     * snapshots of the generator, which need memory. 0: the usual drafts; no snapshots */
+    int draft_tokens, snapshots;
 } tsr_model_params;
 #define tsr_model_params(...)                                                                      \
     (&(tsr_model_params){.struct_size = sizeof(tsr_model_params), __VA_ARGS__})
@@ -321,6 +324,7 @@ typedef struct tsr_model_plan_params {
     const double *stage_rates;           /* as in tsr_model_params */
     tsr_expert_division expert_division; /* as in tsr_model_params */
     int host_experts;                    /* as in tsr_model_params */
+    int draft_tokens, snapshots;         /* as in tsr_model_params */
 } tsr_model_plan_params;
 #define tsr_model_plan_params(...)                                                                 \
     (&(tsr_model_plan_params){.struct_size = sizeof(tsr_model_plan_params), __VA_ARGS__})
@@ -352,9 +356,10 @@ typedef struct tsr_model_rank_plan {
     /* Experts in the host's memory, of which the fields above count only token_parameters, and what
      * a token reads of them. */
     uint64_t host_bytes, host_token_bytes;
-    /* The part of cache_bytes in states of delta nets. A token reads and writes its sequence's
-     * state once. */
-    uint64_t state_bytes;
+    /* The part of cache_bytes in states of delta nets, and the part of that in the present states of
+     * sequences, the others being earlier states and snapshots. A token reads and writes its
+     * sequence's present state once. */
+    uint64_t state_bytes, used_state_bytes;
 } tsr_model_rank_plan;
 
 /* Whether a plan fits. */

@@ -15,8 +15,8 @@
  *               document. Nothing is carried from one document to the next. There is then no
  *               `state`, and a new state is that of the last document. NULL: a row is one sequence
  *
- * Both are contiguous, and values out of range are clamped. The states of many sequences can be kept
- * in one tensor, a slot for each, so that a batch of some of them needs no copies:
+ * Both are contiguous, and values out of range are clamped. The states of many sequences can be
+ * kept in one tensor, a slot for each, so that a batch of some of them needs no copies:
  *
  *     read_slots    i32 [batch]: `state` is [slots, …] instead of [batch, …], and row b begins with
  *                   slot read_slots[b], or with 0 if that is not the number of a slot, such as −1.
@@ -50,8 +50,8 @@ typedef struct tsr_causal_conv_params {
     const tsr_tensor *bias; /* f32 [channels]; NULL: none */
     /* f32 [batch, channels, taps − 1]: the inputs before the first token, oldest first. NULL: 0 */
     const tsr_tensor *state;
-    const tsr_tensor *lengths, *starts; /* see above */
-    bool silu;                          /* y = z / (1 + e^−z) instead of z */
+    const tsr_tensor *lengths, *starts;         /* see above */
+    bool silu;                                  /* y = z / (1 + e^−z) instead of z */
     const tsr_tensor *read_slots, *write_slots; /* see above */
 } tsr_causal_conv_params;
 #define tsr_causal_conv_params(...)                                                                \
@@ -127,11 +127,11 @@ typedef struct tsr_delta_rule_params {
  * `params` may be NULL. Source: Yang et al., "Gated Delta Networks" (2024), and for the chunks
  * "Parallelizing Linear Transformers with the Delta Rule" (2024).
  *
- * A call for one token reads each state once and writes it once. Chunks need scratch memory of at most
- * tokens · heads · (2 · value_dim + 3 · key_dim + 330) floats, with
- * tokens in whole chunks. Errors: TSR_ERR_INVALID (shapes,
- * dtypes, devices, overlap, naming the values); TSR_ERR_UNSUPPORTED on lavapipe for more than about
- * 12,000 tokens; those of recording and of tsr_tensor_create. */
+ * A call for one token reads each state once and writes it once. Chunks need scratch memory of at
+ * most tokens · heads · (2 · value_dim + 3 · key_dim + 330) floats, with tokens in whole chunks.
+ * Errors: TSR_ERR_INVALID (shapes, dtypes, devices, overlap, naming the values);
+ * TSR_ERR_UNSUPPORTED on lavapipe for more than about 12,000 tokens; those of recording and of
+ * tsr_tensor_create. */
 TSR_API TSR_NODISCARD tsr_status tsr_delta_rule(tsr_stream *stream, tsr_tensor *y,
                                                 tsr_tensor *new_state, const tsr_tensor *q,
                                                 const tsr_tensor *k, const tsr_tensor *v,

@@ -128,16 +128,18 @@ TSR_API TSR_NODISCARD tsr_status tsr_self_attention_create(const tsr_self_attent
                                                            tsr_layer **out);
 
 /* Which heads this rank has: its query heads are first … first + count − 1, and the kv heads that
- * they read are kv_first … kv_first + kv_count − 1. */
+ * they read are kv_first … kv_first + kv_count − 1. For tsr_kv_cache_params, a delta net has no kv
+ * heads, a head_dim of 1, and the floats of a sequence's state. */
 typedef struct tsr_heads {
     size_t struct_size;
     int64_t first, count, kv_first, kv_count, head_dim;
-    int64_t value_dim;   /* the head_dim of values */
-    bool values_in_keys; /* as in tsr_kv_cache_params: latent attention */
+    int64_t value_dim;                 /* the head_dim of values */
+    bool values_in_keys;               /* as in tsr_kv_cache_params: latent attention */
+    int64_t conv_floats, state_floats; /* 0: the layer has keys and values */
 } tsr_heads;
-/* Gets the heads of a self-attention layer, a layer of latent attention or a block. The kv heads
- * are those that a cache has: with latent attention a single one, the latents, on each rank that
- * has heads. Errors: TSR_ERR_INVALID for another kind of layer. */
+/* Gets the heads of a self-attention layer, a layer of latent attention, a delta net or a block.
+ * The kv heads are those that a cache has: with latent attention a single one, the latents, on each
+ * rank that has heads. Errors: TSR_ERR_INVALID for another kind of layer. */
 TSR_API TSR_NODISCARD tsr_status tsr_self_attention_get_heads(const tsr_layer *layer,
                                                               tsr_heads *out);
 

@@ -123,6 +123,8 @@ static tsr_status describe(const tsr_model *m, const tsr_model_params *params,
         .stage_rates = params->stage_rates,
         .expert_division = params->expert_division,
         .host_experts = params->host_experts,
+        .draft_tokens = params->draft_tokens,
+        .snapshots = params->snapshots,
     };
     return tsr__model_plan_check(m->config, out);
 }

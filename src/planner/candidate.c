@@ -61,7 +61,8 @@ static double attention_flops(const tsr__grid_search *s, const tsr_model_rank_pl
     for (int i = 0; i < m->layers; i++)
         deltas += m->kinds[m->layer_kinds ? m->layer_kinds[i] : 0]->delta_net != NULL;
     const double part = 1 - (double)deltas / (double)m->layers,
-                 states = (double)rank->state_bytes / sizeof(float) / (double)s->work.sequences;
+                 states =
+                     (double)rank->used_state_bytes / sizeof(float) / (double)s->work.sequences;
     return part * 4 * (s->work.context / 2) * (double)rank->heads *
                (double)layer_of(m, rank)->head_dim +
            6 * states / (double)m->layers;
@@ -82,6 +83,7 @@ static tsr__model_share share_of(const tsr__grid_search *s, const tsr_model_rank
         .head_parameters = head,
         .cache_bytes = (double)rank->cache_bytes,
         .state_bytes = (double)rank->state_bytes,
+        .used_state_bytes = (double)rank->used_state_bytes,
         .activation_bytes = activation_bytes(m, rank),
         .attention_flops = attention_flops(s, rank),
         .tied = m->tied,

@@ -135,7 +135,8 @@ double tsr__compute_seconds(const tsr__predictor *p, int stage, int place)
         return TRAINING_PASSES * (flops / rank->flops + fixed);
     if (w->goal == TSR_PLAN_GENERATION)
         /* sequences are half full on average */
-        bytes += share * ((held->cache_bytes - held->state_bytes) / 2 + 2 * held->state_bytes) /
+        bytes += share *
+                 ((held->cache_bytes - held->state_bytes) / 2 + 2 * held->used_state_bytes) /
                  tsr__sequence_batches(w, g);
     return fmax(flops / rank->flops, bytes / rank->bandwidth) + fixed;
 }

@@ -26,7 +26,8 @@ typedef struct tsr__model_share {
     double embedding_bytes;             /* on the first stage */
     double head_bytes, head_parameters; /* on the last stage */
     double cache_bytes;
-    double state_bytes; /* the part of cache_bytes in states, which a pass reads and writes once */
+    double state_bytes; /* the part of cache_bytes in states; and the part of that which a pass */
+    double used_state_bytes; /* reads and writes once */
     double activation_bytes; /* the bytes that a block keeps for the backward pass of a row */
     double attention_flops;  /* operations of a block for a row, without products with weights */
     bool tied;               /* the head is the embedding: a stage with both has one copy */

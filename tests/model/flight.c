@@ -277,6 +277,63 @@ CASE(draft_pages, "draft: pages of drafts do not keep others from going on")
     close_family();
 }
 
+/* Of delta nets, states of the last tokens are kept, so that passes in flight and drafts can be
+ * taken back. With more passes than states, some tokens are computed again. */
+static uint64_t again(int ahead, story *s)
+{
+    tsr_generator *generator = generator_of(2, 0, ahead);
+    tsr_generator_stats before = TSR_INIT(tsr_generator_stats), after = before;
+    *s = (story){0};
+    add_sequence(generator, 0, NULL, 45, -1);
+    add_sequence(generator, 1, NULL, 2, -1);
+    for (int i = 0; i < 6; i++)
+        note(generator, s);
+    OK(tsr_generator_get_stats(generator, &before));
+    OK(tsr_generator_remove(generator, 1)); /* passes in flight are discarded */
+    for (int i = 0; i < 40; i++)
+        note(generator, s);
+    OK(tsr_generator_get_stats(generator, &after));
+    tsr_generator_destroy(&generator);
+    return after.prompt_tokens - before.prompt_tokens;
+}
+
+CASE(states_same, "draft: delta nets, whose states are taken back, give the same tokens")
+{
+    static const int aheads[] = {2, TSR_GENERATOR_MAX_AHEAD}, lengths[] = {4, TSR_MAX_DRAFT_TOKENS};
+    static story want, got;
+    uint64_t right = 0, all = 0;
+    const tsr_status opened = open_delta(MADE_VOCABULARY, MADE_CONTEXT, SEED, NULL, &model);
+    if (opened == TSR_ERR_UNSUPPORTED) {
+        case_skip("%s", tsr_last_error());
+        return;
+    }
+    OK(opened);
+    CHECK(again(TSR_GENERATOR_WAITS, &want) == 0, "tokens are computed again");
+    for (int i = 0; i < 2; i++) {
+        const uint64_t computed = again(aheads[i], &got);
+        const bool lost = aheads[i] > TSR_MAX_KEPT_TOKENS && ranks == 1;
+        compare(&got, &want, aheads[i]);
+        CHECK((computed > 0) == lost, "%llu tokens are computed again",
+              (unsigned long long)computed);
+    }
+    const tsr_sampling_params *sampling =
+        tsr_sampling_params(.temperature = 0.3, .top_k = 20, .seed = 9);
+    tell(TSR_GENERATOR_WAITS, sampling, -1, &want);
+    tell(aheads[0], sampling, -1, &got);
+    compare(&got, &want, aheads[0]);
+    for (int i = 0; i < 2; i++) {
+        draft_tokens = lengths[i];
+        tell(TSR_GENERATOR_WAITS, sampling, -1, &got);
+        compare(&got, &want, lengths[i]);
+        right += drafted.accepted_tokens;
+        all += drafted.drafted_tokens;
+    }
+    draft_tokens = 0;
+    CHECK(right < all, "all of %llu drafts were right", (unsigned long long)all);
+    CHECK(long_text(NULL, 1000) > 0, "no draft was right");
+    tsr_model_close(&model);
+}
+
 CASE(draft_refusals, "draft: wrong params")
 {
     tsr_generator *generator = NULL;

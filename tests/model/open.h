@@ -146,6 +146,50 @@ static inline tsr_status create_random(const flat_config *flat, tsr_dtype dtype,
     return open_from(status, &file, params, out);
 }
 
+/* Opens a model with random weights in which two of three layers are delta nets. */
+static inline tsr_status open_delta(int64_t vocabulary, int64_t context, uint64_t seed,
+                                    const tsr_model_params *params, tsr_model **out)
+{
+    static const tsr_model_delta_net net = {.struct_size = sizeof net,
+                                            .key_heads = 2,
+                                            .heads = 4,
+                                            .key_dim = 8,
+                                            .value_dim = 12,
+                                            .taps = 4};
+    static const tsr_rope_params rope = {
+        .struct_size = sizeof rope, .rotary_dim = 8, .theta = 10000};
+    static const tsr_model_layer delta = {.struct_size = sizeof delta,
+                                          .hidden = 48,
+                                          .gated = true,
+                                          .activation = TSR_ACT_SILU,
+                                          .delta_net = &net};
+    static const tsr_model_layer attention = {.struct_size = sizeof attention,
+                                              .heads = 4,
+                                              .kv_heads = 2,
+                                              .head_dim = 8,
+                                              .hidden = 48,
+                                              .rope = &rope,
+                                              .qk_norm = TSR_QK_NORM_HEADS,
+                                              .gated = true,
+                                              .activation = TSR_ACT_SILU,
+                                              .output_gate = true};
+    const tsr_model_config config = {.struct_size = sizeof config,
+                                     .architecture = "qwen3_5_text",
+                                     .layers = 3,
+                                     .width = 32,
+                                     .vocabulary = vocabulary,
+                                     .context = context,
+                                     .norm_epsilon = 1e-6,
+                                     .norm = TSR_NORM_RMS,
+                                     .bos = -1,
+                                     .kind_count = 2,
+                                     .kinds = (const tsr_model_layer *const[]){&delta, &attention},
+                                     .layer_kinds = (const uint16_t[]){0, 1, 0}};
+    tsr_model_file *file = NULL;
+    const tsr_status status = tsr_model_file_open_random(&config, TSR_F32, seed, &file);
+    return open_from(status, &file, params, out);
+}
+
 /* The ranks of a plan, or 1 if there is no plan with so many. */
 static inline int ranks_of(const tsr_model_plan_params *params)
 {

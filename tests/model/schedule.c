@@ -13,8 +13,15 @@ enum { SEQUENCES = 4, SEED = 5, PIECE = 4, MOST = MADE_CONTEXT + 1 };
 static made_model made;
 static tsr_model *model;
 
+static bool has_states; /* the model has delta nets */
+static int snapshots;   /* of generators with a prefix cache */
+
 static void open_made(void)
 {
+    if (has_states) {
+        OK(open_delta(MADE_VOCABULARY, MADE_CONTEXT, SEED, NULL, &model));
+        return;
+    }
     made_init(&made, &made_families[3], SEED);
     OK(open_model(made_write_hf(&made), NULL, &model));
 }
@@ -22,7 +29,8 @@ static void open_made(void)
 static void close_made(void)
 {
     tsr_model_close(&model);
-    made_finish(&made);
+    if (!has_states)
+        made_finish(&made);
 }
 
 static tsr_generator *generator_of(int64_t cache_tokens, bool prefix_cache)
@@ -31,7 +39,8 @@ static tsr_generator *generator_of(int64_t cache_tokens, bool prefix_cache)
     OK(tsr_generator_create(tsr_generator_params(.model = model, .sequences = SEQUENCES,
                                                  .prefill = PIECE, .cache_tokens = cache_tokens,
                                                  .log_probabilities = true, .piece = PIECE,
-                                                 .prefix_cache = prefix_cache),
+                                                 .prefix_cache = prefix_cache,
+                                                 .snapshots = prefix_cache ? snapshots : 0),
                             &generator));
     return generator;
 }
@@ -161,7 +170,7 @@ CASE(pieces, "schedule: pieces of prompts beside the tokens of other sequences")
     close_made();
 }
 
-CASE(waiting, "schedule: the youngest sequences wait for pages, and none fails")
+static void run_waiting(void)
 {
     open_made();
     for (int prefix = 0; prefix < 2; prefix++) {
@@ -198,6 +207,11 @@ CASE(waiting, "schedule: the youngest sequences wait for pages, and none fails")
     close_made();
 }
 
+CASE(waiting, "schedule: the youngest sequences wait for pages, and none fails")
+{
+    run_waiting();
+}
+
 /* Generates a text with and without earlier texts that begin alike, and checks that all
  * log-probabilities have the same bits. */
 static void check_bits(tsr_generator *generator, const text *start, int64_t most, int64_t cached)
@@ -226,7 +240,7 @@ static void check_bits(tsr_generator *generator, const text *start, int64_t most
               with.log_probabilities[i], (int)without.tokens[i], without.log_probabilities[i]);
 }
 
-CASE(prefixes, "schedule: prompts that begin alike are computed once, with the same bits")
+static void run_prefixes(void)
 {
     open_made();
     tsr_generator *generator = generator_of(0, true);
@@ -252,7 +266,12 @@ CASE(prefixes, "schedule: prompts that begin alike are computed once, with the s
     close_made();
 }
 
-CASE(together, "schedule: texts that run together share the pages of their prompts")
+CASE(prefixes, "schedule: prompts that begin alike are computed once, with the same bits")
+{
+    run_prefixes();
+}
+
+static void run_together(void)
 {
     open_made();
     tsr_generator *generator = generator_of(0, true);
@@ -285,6 +304,11 @@ CASE(together, "schedule: texts that run together share the pages of their promp
     close_made();
 }
 
+CASE(together, "schedule: texts that run together share the pages of their prompts")
+{
+    run_together();
+}
+
 CASE(eviction, "schedule: the prefixes that were not used for the longest time leave first")
 {
     open_made();
@@ -302,6 +326,39 @@ CASE(eviction, "schedule: the prefixes that were not used for the longest time l
     CHECK(stats.prefix_pages <= 16 && stats.free_pages >= 0, "%d pages", (int)stats.prefix_pages);
     tsr_generator_destroy(&generator);
     close_made();
+}
+
+/* A model with delta nets: pieces of prompts are found again if their states are kept. */
+CASE(states, "schedule: texts wait, and begin alike, with states beside pages")
+{
+    if (open_delta(MADE_VOCABULARY, MADE_CONTEXT, SEED, NULL, &model) == TSR_ERR_UNSUPPORTED) {
+        case_skip("%s", tsr_last_error());
+        return;
+    }
+    tsr_model_close(&model);
+    has_states = true;
+    run_waiting();
+    snapshots = 64;
+    run_prefixes();
+    run_together();
+    /* Two snapshots: those of the last two pieces of a text. */
+    snapshots = 2;
+    open_made();
+    tsr_generator *generator = generator_of(0, true);
+    const text a = text_of(0, 20, 30), b = text_of(1, 20, 41);
+    text shorter = a;
+    check_bits(generator, &a, 6, 0);
+    check_bits(generator, &a, 6, 28);
+    check_bits(generator, &b, 5, 0); /* the snapshot after 20 tokens has left */
+    check_bits(generator, &b, 5, 40);
+    check_bits(generator, &a, 6, 0); /* whose pieces are known, and get their snapshots again */
+    check_bits(generator, &a, 6, 28);
+    shorter.prompt = shorter.length = 26;
+    check_bits(generator, &shorter, 4, 24);
+    tsr_generator_destroy(&generator);
+    close_made();
+    has_states = false;
+    snapshots = 0;
 }
 
 CASE(scheduled_interrupts, "schedule: an interrupt ends sequences whose prompts are not complete")
@@ -356,6 +413,17 @@ CASE(schedule_mistakes, "schedule: refused values")
           TSR_ERR_INVALID,
           "generator: piece is 65; with prefix_cache it must be a multiple of 64, the tokens of a "
           "page");
+    FAILS(tsr_generator_create(tsr_generator_params(.model = model, .piece = 4, .snapshots = 3),
+                               &generator),
+          TSR_ERR_INVALID,
+          "generator: snapshots is 3, and prefix_cache is not set; 0 to 65536 is possible, and 0 "
+          "without it");
+    FAILS(tsr_generator_create(tsr_generator_params(.model = model, .piece = 4,
+                                                    .prefix_cache = true, .snapshots = -1),
+                               &generator),
+          TSR_ERR_INVALID,
+          "generator: snapshots is -1, and prefix_cache is set; 0 to 65536 is possible, and 0 "
+          "without it");
     generator = generator_of(16, false);
     const text long_text = text_of(0, 0, 17);
     FAILS(tsr_generator_add(generator,

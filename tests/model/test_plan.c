@@ -362,7 +362,10 @@ START_TEST(delta_nets_are_planned)
     ck_assert_ok(plan_model(path, &p, NULL, three, NULL));
     /* of a key head in a layer: 2 heads with 16 · 16 numbers, and 3 inputs of 4 · 16 channels */
     const uint64_t state = 2 * (2 * 16 * 16 + 3 * 64) * sizeof(float);
-    ck_assert_uint_eq(one.state_bytes, 3 * 2 * state);
+    /* of two sequences, which may be forks, so that a step has three states, and keeps up to four
+     * earlier ones of each, and reads a fifth */
+    ck_assert_uint_eq(one.used_state_bytes, 3 * 2 * state);
+    ck_assert_uint_eq(one.state_bytes, 3 * 2 * state / 2 * (3 + 2 * 5));
     ck_assert_uint_eq(one.cache_bytes, one.state_bytes + 2 * 2 * 32 * 32 * sizeof(float));
     ck_assert(one.heads == 3 && one.kv_heads == 1 && three[1].heads == 1);
     uint64_t attention = 0, states = 0;
@@ -373,7 +376,14 @@ START_TEST(delta_nets_are_planned)
     /* every rank has the weights of the only kv head */
     ck_assert_uint_eq(attention, one.attention_bytes + 2 * 2 * 32 * 64 * 2);
     ck_assert_uint_eq(states, one.state_bytes);
-    ck_assert(three[0].state_bytes == 3 * state && three[2].state_bytes == 0);
+    ck_assert(three[0].used_state_bytes == 3 * state && three[2].state_bytes == 0);
+    alone.draft_tokens = 7;
+    alone.snapshots = 16;
+    ck_assert_ok(plan_model(path, &alone, NULL, &one, NULL));
+    ck_assert_uint_eq(one.state_bytes, 3 * 2 * state / 2 * (3 + 2 * 8 + 16));
+    alone.snapshots = -1;
+    ck_assert_error(plan_model(path, &alone, NULL, &one, NULL), TSR_ERR_INVALID,
+                    "model: draft_tokens is 7, snapshots -1; 0 to 15 and 0 to 65536 are possible");
 }
 END_TEST
 

@@ -535,7 +535,7 @@ CASE(block_mistakes, "mistakes in a block's and a norm's params and in passes ar
     OK(tsr_block_create(&b, &layer));
     OK(tsr_norm_create(tsr_norm_params(.name = "n", .size = 16, .bias = true), &norm));
     FAILS(tsr_self_attention_get_heads(norm, &heads), TSR_ERR_INVALID,
-          "norm n: it has no self-attention");
+          "norm n: it has neither self-attention nor a delta net");
     FAILS(tsr_self_attention_get_heads(layer, &(tsr_heads){0}), TSR_ERR_INVALID,
           "tsr_heads: struct_size is 0; use TSR_INIT(tsr_heads)");
     OK(tsr_self_attention_get_heads(layer, &heads));

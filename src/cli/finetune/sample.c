@@ -28,8 +28,10 @@ static tsr_status create_cache(sample *s)
     TRY(tsr_stack_get_info(m->stack, &info));
     int64_t *heads = cli_alloc((size_t)info.blocks, sizeof *heads),
             *sizes = cli_alloc((size_t)info.blocks, sizeof *sizes),
-            *values = cli_alloc((size_t)info.blocks, sizeof *values);
-    bool *in_keys = cli_alloc((size_t)info.blocks, sizeof *in_keys);
+            *values = cli_alloc((size_t)info.blocks, sizeof *values),
+            *convs = cli_alloc((size_t)info.blocks, sizeof *convs),
+            *states = cli_alloc((size_t)info.blocks, sizeof *states);
+    bool *in_keys = cli_alloc((size_t)info.blocks, sizeof *in_keys), any_state = false;
     tsr_status status = TSR_OK;
     for (int i = 0; status == TSR_OK && i < info.blocks; i++) {
         tsr_heads found = TSR_INIT(tsr_heads);
@@ -38,6 +40,9 @@ static tsr_status create_cache(sample *s)
         sizes[i] = found.head_dim;
         values[i] = found.value_dim;
         in_keys[i] = found.values_in_keys;
+        convs[i] = found.conv_floats;
+        states[i] = found.state_floats;
+        any_state = any_state || convs[i] > 0 || states[i] > 0;
     }
     if (status == TSR_OK)
         status = tsr_kv_cache_create(
@@ -46,12 +51,16 @@ static tsr_status create_cache(sample *s)
                                 .page_tokens = PAGE_TOKENS,
                                 .pages = (s->length + SAMPLE_TOKENS) / PAGE_TOKENS + 1,
                                 .sequences = 1, .layer_kv_heads = heads, .layer_head_dims = sizes,
-                                .layer_value_dims = values, .layer_values_in_keys = in_keys),
+                                .layer_value_dims = values, .layer_values_in_keys = in_keys,
+                                .layer_conv_floats = any_state ? convs : NULL,
+                                .layer_state_floats = any_state ? states : NULL),
             &s->cache);
     free(heads);
     free(sizes);
     free(values);
     free(in_keys);
+    free(convs);
+    free(states);
     return status == TSR_OK ? tsr_kv_cache_add(s->cache, -1, &s->sequence) : status;
 }
 

@@ -224,7 +224,8 @@ typedef struct inference_job {
     tsr_model *draft_model; /* of --draft; NULL: this rank has none */
     tsr_lora *adapters[INFERENCE_MAX_ADAPTERS]; /* those of --lora, in their order */
     int64_t context;                            /* tokens of the longest sequence */
-    bool first;                                 /* this is rank 0, which prints */
+    int snapshots; /* of states, for the prefix cache of the generator; 0: it has none */
+    bool first;    /* this is rank 0, which prints */
     /* Called while the weights are read; NULL: rank 0 shows the progress on a terminal */
     void (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
     void *user;        /* of `progress` */

@@ -133,7 +133,9 @@ static int64_t limit_context(int64_t context)
     return config != NULL && config->context < context ? config->context : context;
 }
 
-static tsr_status open_model(inference_job *j, int sequences)
+/* The keys and values are those of `whole` sequences, because `sequences` share them, but each
+ * sequence has states of its own, half of them twice in a step (kv_cache.h). */
+static tsr_status open_model(inference_job *j, int whole, int sequences)
 {
     const inference_options *o = &inference_chosen;
     int shown = -1;
@@ -142,8 +144,10 @@ static tsr_status open_model(inference_job *j, int sequences)
                                .stages = j->stages,
                                .dtype = o->dtype,
                                .context = j->context,
-                               .sequences = sequences,
-                               .cache_dtype = o->cache_dtype};
+                               .sequences = whole,
+                               .cache_dtype = o->cache_dtype,
+                               .draft_tokens = o->draft.tokens,
+                               .snapshots = j->snapshots + (sequences - whole) * 3 / 2};
     cli_stages_divide(&inference_chosen.stages, j->comm, &params);
     params.progress = j->progress;
     params.user = j->user;
@@ -261,10 +265,9 @@ tsr_status inference_open(inference_job *j, int64_t context, int64_t cache_token
         status = tsr_stream_create(j->device, &j->stream);
     if (status == TSR_OK)
         status = create_groups(j);
-    if (cache_tokens > 0 && whole_sequences(cache_tokens, j->context) < sequences)
-        sequences = whole_sequences(cache_tokens, j->context);
+    const int whole = cache_tokens > 0 ? whole_sequences(cache_tokens, j->context) : sequences;
     if (status == TSR_OK)
-        status = open_model(j, sequences);
+        status = open_model(j, whole < sequences ? whole : sequences, sequences);
     if (status == TSR_OK)
         status = load_adapters(j);
     if (status == TSR_OK)

@@ -120,7 +120,7 @@ static void predict(const plan_options *o, result *r)
             /* on average half of the keys and values, and the state in and out */
             const double read = (double)p->token_bytes +
                                 (double)(p->cache_bytes - p->state_bytes) / 2 +
-                                2 * (double)p->state_bytes;
+                                2 * (double)p->used_state_bytes;
             double seconds = read / (double)r->bandwidth[i];
             if (r->host_bandwidth)
                 seconds += (double)p->host_token_bytes / (double)r->host_bandwidth[i];
@@ -287,6 +287,7 @@ static void add_rank(json_t *list, const result *r, int rank)
         {"weight_bytes", p->weight_bytes},
         {"cache_bytes", p->cache_bytes},
         {"state_bytes", p->state_bytes},
+        {"used_state_bytes", p->used_state_bytes},
         {"total_bytes", p->total_bytes},
         {"token_bytes", p->token_bytes},
         {"stage", (uint64_t)p->stage},

@@ -85,6 +85,7 @@ static tsr_status open_part(serve_server *s)
     s->job.progress = keep_progress;
     s->job.user = s;
     keep_progress(s, 0, 1);
+    s->job.snapshots = serve_chosen.no_prefix_cache ? 0 : TSR_GENERATOR_USUAL_SNAPSHOTS;
     tsr_status status =
         inference_open(&s->job, USUAL_CONTEXT, cache_tokens, (int)serve_chosen.parallel);
     if (status == TSR_OK && cache_tokens > 0 && cache_tokens < s->job.context)

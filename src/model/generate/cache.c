@@ -7,7 +7,8 @@ tsr_status tsr__generator_create_cache(const tsr_generator *g, const tsr_model *
                                        tsr_kv_cache **out)
 {
     int64_t kv_heads[TSR_MODEL_MAX_LAYERS], head_dims[TSR_MODEL_MAX_LAYERS],
-        value_dims[TSR_MODEL_MAX_LAYERS];
+        value_dims[TSR_MODEL_MAX_LAYERS], conv_floats[TSR_MODEL_MAX_LAYERS],
+        state_floats[TSR_MODEL_MAX_LAYERS];
     bool values_in_keys[TSR_MODEL_MAX_LAYERS];
     for (int i = 0; i < m->layer_count; i++) {
         tsr_heads heads = TSR_INIT(tsr_heads);
@@ -16,13 +17,26 @@ tsr_status tsr__generator_create_cache(const tsr_generator *g, const tsr_model *
         head_dims[i] = heads.head_dim;
         value_dims[i] = heads.value_dim;
         values_in_keys[i] = heads.values_in_keys;
+        conv_floats[i] = heads.conv_floats;
+        state_floats[i] = heads.state_floats;
     }
-    return tsr_kv_cache_create(
-        tsr_kv_cache_params(.stream = m->stream, .layers = m->layer_count,
-                            .layer_kv_heads = kv_heads, .layer_head_dims = head_dims,
-                            .layer_value_dims = value_dims, .layer_values_in_keys = values_in_keys,
-                            .dtype = m == g->model ? g->params.cache_dtype : m->cache_dtype,
-                            .page_tokens = g->page_tokens, .pages = g->pages,
-                            .sequences = g->params.sequences),
-        out);
+    tsr_kv_cache_params params = {
+        .struct_size = sizeof params,
+        .stream = m->stream,
+        .layers = m->layer_count,
+        .layer_kv_heads = kv_heads,
+        .layer_head_dims = head_dims,
+        .layer_value_dims = value_dims,
+        .layer_values_in_keys = values_in_keys,
+        .dtype = m == g->model ? g->params.cache_dtype : m->cache_dtype,
+        .page_tokens = g->page_tokens,
+        .pages = g->pages,
+        .sequences = g->params.sequences,
+    };
+    if (tsr__generator_has_states(m)) {
+        params.layer_conv_floats = conv_floats;
+        params.layer_state_floats = state_floats;
+        tsr__generator_choose_states(g, m, &params);
+    }
+    return tsr_kv_cache_create(&params, out);
 }

@@ -76,8 +76,7 @@ void tsr__drafts_drop(tsr_generator *g, int number)
         return;
     const tsr__sequence *s = &g->sequences[number];
     g->drafts->of[number].next = g->drafts->of[number].ready = 0;
-    if (tsr_kv_cache_truncate(g->cache, s->cache, s->seen) != TSR_OK) /* not reached */
-        tsr__log(TSR_LOG_ERROR, "generator: %s", tsr_last_error());
+    tsr__generator_take_back(g, number, s->seen);
 }
 
 bool tsr__drafts_drop_all(tsr_generator *g)

@@ -80,8 +80,8 @@ tsr_status tsr__draft_model_create(const tsr_generator *g, tsr__draft_model **ou
 static void truncate(tsr__draft_model *d, known_text *t, int64_t length)
 {
     t->draft_count = 0;
-    t->seen = length;
-    if (tsr_kv_cache_truncate(d->cache, t->cache, length) != TSR_OK) /* not reached */
+    t->seen = tsr_kv_cache_restorable(d->cache, t->cache, length);    /* less: see states.c */
+    if (tsr_kv_cache_truncate(d->cache, t->cache, t->seen) != TSR_OK) /* not reached */
         tsr__log(TSR_LOG_ERROR, "generator: %s", tsr_last_error());
 }
 

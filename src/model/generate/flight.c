@@ -87,6 +87,11 @@ tsr_status tsr__flight_create(const tsr_generator *g, tsr__flight **out)
     return TSR_OK;
 }
 
+int tsr__flight_ahead(const tsr__flight *flight)
+{
+    return flight->ahead;
+}
+
 /* Recording ---------------------------------------------------------------------------------- */
 
 /* Makes the first `words` of a row of `seen` say which tokens a sequence has. */
@@ -190,17 +195,12 @@ static tsr_status record_pass(tsr_generator *g, const tsr_tensor *ids, pass *nex
     return status;
 }
 
-/* Takes the tokens from number `passes` of the passes in flight on back from the cache. This cannot
- * fail, because the sequences exist. */
+/* Takes the tokens from number `passes` of the passes in flight on back from the cache. */
 static void truncate(tsr_generator *g, int passes)
 {
     const tsr__flight *f = g->flight;
-    for (int i = 0; i < f->rows; i++) {
-        const tsr__sequence *s = &g->sequences[f->numbers[i]];
-        const tsr_status status = tsr_kv_cache_truncate(g->cache, s->cache, s->seen + passes);
-        if (status != TSR_OK)
-            tsr__log(TSR_LOG_ERROR, "generator: %s", tsr_last_error());
-    }
+    for (int i = 0; i < f->rows; i++)
+        tsr__generator_take_back(g, f->numbers[i], g->sequences[f->numbers[i]].seen + passes);
 }
 
 /* Records one more pass, and submits it. After an error the passes in flight and the cache are as
@@ -321,6 +321,9 @@ tsr_status tsr__flight_step(tsr_generator *g, int count, const int *numbers, boo
     }
     if (f->count > 0 && !same_sequences(f, count, numbers))
         tsr__flight_discard(g);
+    for (int i = 0; i < count && f->count == 0; i++)
+        if (g->sequences[numbers[i]].length - g->sequences[numbers[i]].seen > 1)
+            return TSR_OK; /* more was taken back than was discarded: see states.c */
     if (f->count == 0) {
         f->rows = count;
         memcpy(f->numbers, numbers, (size_t)count * sizeof *numbers);

@@ -160,6 +160,11 @@ static tsr_status check_params(tsr_generator_params *p)
     if (p->draft_tokens == 0)
         p->draft_tokens = USUAL_DRAFTS;
     TSR__TRY(check_draft_model(p));
+    TSR__REQUIRE(p->snapshots >= 0 && p->snapshots <= TSR_GENERATOR_MAX_SNAPSHOTS &&
+                     (p->snapshots == 0 || p->prefix_cache),
+                 "generator: snapshots is %d, and prefix_cache is %s; 0 to %d is possible, and 0 "
+                 "without it",
+                 p->snapshots, p->prefix_cache ? "set" : "not set", TSR_GENERATOR_MAX_SNAPSHOTS);
     if (!p->logits)
         p->logits_positions = 0;
     if (p->cache_dtype == 0)
@@ -185,7 +190,8 @@ static tsr_status create_cache(tsr_generator *g)
     g->pages = pages;
     g->longest = p->piece > 0 && pages * page < p->context ? pages * page : p->context;
     TSR__TRY(tsr__generator_create_cache(g, g->model, &g->cache));
-    return p->prefix_cache ? tsr__prefix_create(g->cache, p->piece, page, pages, &g->prefix)
+    return p->prefix_cache ? tsr__prefix_create(g->cache, p->piece, page, pages,
+                                                tsr__generator_has_states(g->model), &g->prefix)
                            : TSR_OK;
 }
 

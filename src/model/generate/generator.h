@@ -125,6 +125,21 @@ tsr_status tsr__generator_use_adapters(const tsr_generator *generator, int count
 /* The number with which the chain of a sequence's blocks in the prefix cache begins. */
 uint64_t tsr__generator_chain(const tsr_generator *generator, const tsr__sequence *sequence);
 
+/* states.c: states of delta nets. */
+
+/* Returns how many states the cache of a generator has at most, for each layer that has some.
+ * draft_tokens may be 0; snapshots are those of a prefix cache. */
+int64_t tsr__generator_state_slots(int sequences, int draft_tokens, int snapshots);
+/* Returns whether layers of the model, on any rank, have states. */
+bool tsr__generator_has_states(const tsr_model *model);
+/* Chooses which states the cache of `model`, which may be the draft_model, keeps: by the
+ * generator's params and passes in flight. */
+void tsr__generator_choose_states(const tsr_generator *generator, const tsr_model *model,
+                                  tsr_kv_cache_params *out);
+/* Takes the tokens of a sequence from `length` on from the cache. If its states at this length are
+ * not kept, more tokens are taken, and computed again as those of a prompt. */
+void tsr__generator_take_back(tsr_generator *generator, int number, int64_t length);
+
 /* sampling.c */
 
 /* Checks that the values are in their ranges. Errors: TSR_ERR_INVALID naming the value that is not.
@@ -188,6 +203,8 @@ tsr_status tsr__generator_find_probabilities(tsr_generator *generator, int count
 /* Creates what passes in flight need. *out stays NULL if the generator has none: with several ranks
  * or stages, log-probabilities, or if the params say so. */
 tsr_status tsr__flight_create(const tsr_generator *generator, tsr__flight **out) TSR_NODISCARD;
+/* Returns how many passes are recorded before a step takes the oldest one. */
+int tsr__flight_ahead(const tsr__flight *flight);
 /* Sets *flight to NULL. */
 void tsr__flight_destroy(tsr__flight **flight);
 /* Computes the next token of each of these sequences, of which only the last token is not in the

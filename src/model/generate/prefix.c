@@ -11,14 +11,16 @@ typedef struct block {
     bool used;
     uint64_t hash; /* of its tokens, and of the block before it or the chain */
     uint64_t chain;
-    int before;    /* TSR__PREFIX_NONE: it begins a prompt */
-    int next;      /* in its bucket or, if it is not used, in the list of free blocks */
-    int sequences; /* that use its pages. If there are none, it is in the list of idle blocks: */
+    int before;       /* TSR__PREFIX_NONE: it begins a prompt */
+    int next;         /* in its bucket or, if it is not used, in the list of free blocks */
+    int64_t snapshot; /* of the states after its tokens, which may have left */
+    int sequences;    /* that use its pages. If there are none, it is in the list of idle blocks: */
     int older, newer;
 } block;
 
 struct tsr__prefix {
     tsr_kv_cache *cache;
+    bool states;
     int64_t tokens_each, pages_each;
     int capacity, count;
     block *blocks;   /* [capacity] */
@@ -58,12 +60,13 @@ static void forget_all(tsr__prefix *p)
 }
 
 tsr_status tsr__prefix_create(tsr_kv_cache *cache, int64_t block_tokens, int64_t page_tokens,
-                              int64_t pages, tsr__prefix **out)
+                              int64_t pages, bool states, tsr__prefix **out)
 {
     tsr__prefix *p = tsr__calloc(1, sizeof *p);
     if (!p)
         return TSR_ERR_NO_MEMORY;
     p->cache = cache;
+    p->states = states;
     p->tokens_each = block_tokens;
     p->pages_each = block_tokens / page_tokens;
     p->capacity = (int)(pages / p->pages_each);
@@ -95,6 +98,7 @@ static int32_t *tokens_of(const tsr__prefix *p, int b)
 
 static void release_pages(const tsr__prefix *p, int b)
 {
+    tsr__kv_cache_release_snapshot(p->cache, p->blocks[b].snapshot);
     for (int64_t i = 0; i < p->pages_each; i++)
         tsr__kv_cache_release(p->cache, pages_of(p, b)[i]);
 }
@@ -155,27 +159,54 @@ static void remove_idle(tsr__prefix *p, int b)
     p->idle_count--;
 }
 
-tsr_status tsr__prefix_use(tsr__prefix *p, int b, int sequence)
+static void begin_use(tsr__prefix *p, int b)
 {
-    TSR__TRY(
-        tsr__kv_cache_adopt(p->cache, sequence, p->pages_each, pages_of(p, b), TSR__NO_SNAPSHOT));
     if (p->blocks[b].sequences++ == 0)
         remove_idle(p, b);
+}
+
+bool tsr__prefix_resumable(const tsr__prefix *p, int b)
+{
+    return !p->states || tsr__kv_cache_has_snapshot(p->cache, p->blocks[b].snapshot);
+}
+
+tsr_status tsr__prefix_use(tsr__prefix *p, int b, int sequence, bool last)
+{
+    TSR__TRY(tsr__kv_cache_adopt(p->cache, sequence, p->pages_each, pages_of(p, b),
+                                 last && p->states ? p->blocks[b].snapshot : TSR__NO_SNAPSHOT));
+    begin_use(p, b);
     return TSR_OK;
+}
+
+int tsr__prefix_leave_last(tsr__prefix *p, int b)
+{
+    if (--p->blocks[b].sequences == 0)
+        add_idle(p, b);
+    return p->blocks[b].before;
 }
 
 void tsr__prefix_leave(tsr__prefix *p, int b)
 {
-    for (; b != TSR__PREFIX_NONE; b = p->blocks[b].before)
-        if (--p->blocks[b].sequences == 0)
-            add_idle(p, b);
+    while (b != TSR__PREFIX_NONE)
+        b = tsr__prefix_leave_last(p, b);
+}
+
+/* Uses a block whose tokens a sequence has computed again, because a snapshot was missing. */
+static int join(tsr__prefix *p, int b, int sequence)
+{
+    if (!tsr__prefix_resumable(p, b))
+        p->blocks[b].snapshot = tsr__kv_cache_hold_snapshot(p->cache, sequence);
+    begin_use(p, b);
+    return b;
 }
 
 int tsr__prefix_add(tsr__prefix *p, uint64_t chain, int before, const int32_t *tokens, int sequence)
 {
     /* There are no more blocks than pages for them, and the sequence's pages belong to none. */
-    const int b = p->free;
-    if (b == TSR__PREFIX_NONE || tsr__prefix_find(p, chain, before, tokens) != TSR__PREFIX_NONE)
+    const int b = p->free, known = tsr__prefix_find(p, chain, before, tokens);
+    if (known != TSR__PREFIX_NONE && p->states)
+        return join(p, known, sequence);
+    if (b == TSR__PREFIX_NONE || known != TSR__PREFIX_NONE)
         return TSR__PREFIX_NONE;
     const uint64_t hash = hash_of(p, chain, before, tokens);
     int *bucket = bucket_of(p, hash);
@@ -185,6 +216,8 @@ int tsr__prefix_add(tsr__prefix *p, uint64_t chain, int before, const int32_t *t
                            .chain = chain,
                            .before = before,
                            .next = *bucket,
+                           .snapshot = p->states ? tsr__kv_cache_hold_snapshot(p->cache, sequence)
+                                                 : TSR__NO_SNAPSHOT,
                            .sequences = 1};
     *bucket = b;
     memcpy(tokens_of(p, b), tokens, (size_t)p->tokens_each * sizeof *tokens);

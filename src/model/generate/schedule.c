@@ -174,17 +174,34 @@ static bool make_room(tsr_generator *g, const tsr__sequence *s, int64_t end)
     return true;
 }
 
-/* Gives a sequence the next pieces of its prompt that are in the prefix cache. The last token is
- * always computed, for its logits, and so is the piece with it. */
+/* Returns how many of the next pieces of a prompt are in the prefix cache, up to one after which
+ * the sequence can go on. The last token is always computed, for its logits, and so is the piece
+ * with it. */
+static int64_t count_blocks(const tsr_generator *g, const tsr__sequence *s)
+{
+    const int64_t piece = g->params.piece;
+    int64_t count = 0, usable = 0;
+    int block = s->block;
+    if (!g->prefix || s->whole != s->seen)
+        return 0;
+    for (int64_t seen = s->seen; seen + piece < s->length; seen += piece) {
+        block = tsr__prefix_find(g->prefix, tsr__generator_chain(g, s), block, s->tokens + seen);
+        if (block == TSR__PREFIX_NONE)
+            break;
+        count++;
+        usable = tsr__prefix_resumable(g->prefix, block) ? count : usable;
+    }
+    return usable;
+}
+
+/* Gives a sequence the next pieces of its prompt that are in the prefix cache. */
 static tsr_status use_blocks(tsr_generator *g, tsr__sequence *s)
 {
     const int64_t piece = g->params.piece;
-    while (g->prefix && s->whole == s->seen && s->seen + piece < s->length) {
+    for (int64_t left = count_blocks(g, s); left > 0; left--) {
         const int block =
             tsr__prefix_find(g->prefix, tsr__generator_chain(g, s), s->block, s->tokens + s->seen);
-        if (block == TSR__PREFIX_NONE)
-            break;
-        TSR__TRY(tsr__prefix_use(g->prefix, block, s->cache));
+        TSR__TRY(tsr__prefix_use(g->prefix, block, s->cache, left == 1));
         s->block = block;
         s->seen = s->whole = s->seen + piece;
         g->stats.cached_tokens += (uint64_t)piece;

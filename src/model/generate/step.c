@@ -229,6 +229,13 @@ static tsr_status prefill_stages(tsr_generator *g, int number, int64_t end)
     return run_parts(g, number, count, parts.size, s->seen + count * parts.size == s->length);
 }
 
+static tsr_status prefill_some(tsr_generator *g, int number, int64_t end)
+{
+    return g->model->stage_count > 1 && g->sequences[number].seen >= g->params.logits_positions
+               ? prefill_stages(g, number, end)
+               : prefill(g, number, end);
+}
+
 /* Returns into how many micro-batches of the same size the sequences are divided, so that each
  * stage has one of them at a time. */
 static int micro_batches_of(const tsr_generator *g, int count)
@@ -271,16 +278,47 @@ static tsr_status decode_drafts(tsr_generator *g, int count, const int *numbers)
     return TSR_OK;
 }
 
+/* Lists those of `count` sequences of which only the last token is not in the cache: numbers[0 …
+ * *rows − 1]. Of the others, numbers[*rows …], more tokens were taken back than was wanted, because
+ * a state was not kept (states.c). */
+static void move_behind(const tsr_generator *g, int count, int *numbers, int *rows)
+{
+    int behind[TSR_GENERATOR_MAX_SEQUENCES], others = 0;
+    *rows = 0;
+    for (int i = 0; i < count; i++) {
+        const tsr__sequence *s = &g->sequences[numbers[i]];
+        if (s->length - s->seen > 1)
+            behind[others++] = numbers[i];
+        else
+            numbers[(*rows)++] = numbers[i];
+    }
+    memcpy(numbers + *rows, behind, (size_t)others * sizeof *behind);
+}
+
+/* Computes all tokens of these sequences that are not in the cache, and the logits that follow. */
+static tsr_status compute_again(tsr_generator *g, int count, const int *numbers)
+{
+    for (int i = 0; i < count; i++) {
+        tsr__sequence *s = &g->sequences[numbers[i]];
+        while (s->seen < s->length)
+            TSR__TRY(prefill_some(g, numbers[i], s->length));
+        s->in_prompt = false;
+    }
+    return TSR_OK;
+}
+
 /* Gets the logits that follow the last token of each of these sequences, some of which may have
  * been computed with drafts. */
 static tsr_status decode_with_drafts(tsr_generator *g, int count, const int *numbers)
 {
-    int left[TSR_GENERATOR_MAX_SEQUENCES], rows = 0;
+    int left[TSR_GENERATOR_MAX_SEQUENCES], all = 0, rows = 0;
     for (int i = 0; i < count; i++)
         if (!tsr__drafts_take(g, numbers[i], logits_of(g, numbers[i])))
-            left[rows++] = numbers[i];
+            left[all++] = numbers[i];
+    move_behind(g, all, left, &rows);
     if (rows > 0)
         TSR__TRY(decode_drafts(g, rows, left));
+    TSR__TRY(compute_again(g, all - rows, left + rows));
     for (int i = 0; i < count; i++)
         show_last(g, numbers[i]);
     g->stats.generated_tokens += (uint64_t)count;
@@ -416,13 +454,6 @@ static void interrupt_all(tsr_generator *g, int count, const int *numbers, tsr_g
     atomic_store(&g->interrupt, false);
 }
 
-static tsr_status prefill_some(tsr_generator *g, int number, int64_t end)
-{
-    return g->model->stage_count > 1 && g->sequences[number].seen >= g->params.logits_positions
-               ? prefill_stages(g, number, end)
-               : prefill(g, number, end);
-}
-
 static tsr_status prefill_all(tsr_generator *g, int count, const int *numbers, bool *interrupted)
 {
     for (int i = 0; i < count && !*interrupted; i++) {
@@ -466,8 +497,14 @@ static tsr_status decode_or_choose(tsr_generator *g, int count, const int *numbe
         return decode_with_drafts(g, count, numbers);
     }
     TSR__TRY(tsr__flight_step(g, count, numbers, more, tokens, &chosen));
-    if (!chosen)
-        return decode(g, count, numbers);
+    if (!chosen) {
+        int left[TSR_GENERATOR_MAX_SEQUENCES], rows = 0;
+        memcpy(left, numbers, (size_t)count * sizeof *left);
+        move_behind(g, count, left, &rows);
+        if (rows > 0)
+            TSR__TRY(decode(g, rows, left));
+        return compute_again(g, count - rows, left + rows);
+    }
     for (int i = 0; i < count; i++)
         g->chosen[numbers[i]] = tokens[i];
     g->stats.generated_tokens += (uint64_t)count;
@@ -624,6 +661,7 @@ static tsr_status step(tsr_generator *g, int running, const int *all, int prompt
             const int number = g->generated[i].sequence;
             tsr__flight_discard(g);
             tsr__drafts_forget(g, number, g->sequences[number].length);
+            tsr__kv_cache_drop_kept(g->cache, g->sequences[number].cache);
         }
     return TSR_OK;
 }

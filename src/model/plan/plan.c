@@ -393,7 +393,8 @@ static uint64_t cache_bytes(const tsr_model_config *c, const tsr_model_plan_para
     if (p->context == 0)
         return 0;
     if (net)
-        return (uint64_t)p->sequences * s->key_heads.count * state_bytes(net);
+        return (uint64_t)tsr__generator_state_slots(p->sequences, p->draft_tokens, p->snapshots) *
+               s->key_heads.count * state_bytes(net);
     const int64_t page = p->context < TSR__PAGE_TOKENS ? p->context : TSR__PAGE_TOKENS,
                   tokens = p->sequences * ((p->context + page - 1) / page) * page;
     const tsr_model_latent *latent = tsr__config_layer(c, layer)->latent;
@@ -428,6 +429,10 @@ tsr_status tsr__model_plan_check(const tsr_model_config *c, tsr_model_plan_param
                  "model: host_experts is set, but no layer of the model has experts");
     TSR__REQUIRE(p->host_experts >= 0, "model: host_experts is %d; it must be at least 0",
                  p->host_experts);
+    TSR__REQUIRE(p->draft_tokens >= 0 && p->draft_tokens <= TSR_MAX_DRAFT_TOKENS &&
+                     p->snapshots >= 0 && p->snapshots <= TSR_GENERATOR_MAX_SNAPSHOTS,
+                 "model: draft_tokens is %d, snapshots %d; 0 to %d and 0 to %d are possible",
+                 p->draft_tokens, p->snapshots, TSR_MAX_DRAFT_TOKENS, TSR_GENERATOR_MAX_SNAPSHOTS);
     TSR__REQUIRE(tsr__dtype_is_float(p->cache_dtype),
                  "model: the cache cannot be %s; f32, f16 and bf16 are possible",
                  tsr_dtype_name(p->cache_dtype));
@@ -472,8 +477,12 @@ static void plan_rank(const tsr__model_plan *plan, const tsr_model_plan_params *
     for (int i = out->first_layer; i < out->first_layer + out->layers; i++) {
         const uint64_t bytes = cache_bytes(c, p, i, share_of(d, rank, i));
         out->cache_bytes += bytes;
-        if (tsr__config_layer(c, i)->delta_net)
+        const tsr_model_delta_net *net = tsr__config_layer(c, i)->delta_net;
+        if (net && bytes > 0) {
             out->state_bytes += bytes;
+            out->used_state_bytes +=
+                (uint64_t)p->sequences * share_of(d, rank, i)->key_heads.count * state_bytes(net);
+        }
     }
     out->total_bytes = out->weight_bytes + out->cache_bytes;
 }

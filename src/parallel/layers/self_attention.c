@@ -1,6 +1,7 @@
 /* The passes of self-attention layers. A column-parallel layer computes queries, keys and values;
  * after the attention of this rank's heads, a row-parallel layer computes y. */
 #include "parallel/layers/self_attention.h"
+#include "parallel/layers/delta_net.h"
 
 #include <string.h>
 
@@ -366,6 +367,18 @@ tsr__attention *tsr__attention_of(const tsr_layer *layer)
     return (tsr__attention *)found;
 }
 
+static tsr_heads heads_of_delta_net(const tsr__delta_net *net)
+{
+    const int64_t channels = 2 * net->key_heads * net->key_dim + net->heads * net->value_dim;
+    return (tsr_heads){
+        .struct_size = sizeof(tsr_heads),
+        .head_dim = 1,
+        .value_dim = 1,
+        .conv_floats = channels * (net->taps - 1),
+        .state_floats = net->heads * net->key_dim * net->value_dim,
+    };
+}
+
 tsr_status tsr_self_attention_get_heads(const tsr_layer *layer, tsr_heads *out)
 {
     TSR__REQUIRE(layer && out, "self_attention_get_heads: %s is NULL", layer ? "out" : "layer");
@@ -383,7 +396,9 @@ tsr_status tsr_self_attention_get_heads(const tsr_layer *layer, tsr_heads *out)
         TSR__GIVE(tsr_heads, &own, out);
         return TSR_OK;
     }
-    TSR__REQUIRE(found, "%s: it has no self-attention", layer->who);
-    TSR__GIVE(tsr_heads, &found->heads, out);
+    const tsr__delta_net *net = tsr__delta_net_of(layer);
+    TSR__REQUIRE(found || net, "%s: it has neither self-attention nor a delta net", layer->who);
+    const tsr_heads heads = found ? found->heads : heads_of_delta_net(net);
+    TSR__GIVE(tsr_heads, &heads, out);
     return TSR_OK;
 }
