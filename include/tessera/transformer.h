@@ -324,14 +324,14 @@ TSR_API TSR_NODISCARD tsr_status tsr_block_set_dropout(tsr_layer *block, float p
 
 /* Generation --------------------------------------------------------------------------------- */
 
-/* Computes y = layer(x) for a self-attention layer, a layer of latent attention or a block. Each
- * token also sees the tokens that its sequence has in the cache. tsr_kv_cache_begin must have been
- * called with the sequences and their numbers of tokens. x is [count, largest number of tokens,
- * size]; of sequence i only the first tokens[i] rows are used. Their keys and values are appended
- * to layer `cache_layer` of the cache. The positions of the tokens follow those that are in the
- * cache. There is no dropout, and no backward pass. Errors: TSR_ERR_INVALID for another kind of
- * layer, a cache for which tsr_kv_cache_begin was not called, and other shapes, and those of
- * tsr_layer_forward. */
+/* Computes y = layer(x) for a self-attention layer, a layer of latent attention, a delta net or a
+ * block. Each token also sees the tokens that its sequence has in the cache. tsr_kv_cache_begin
+ * must have been called with the sequences and their numbers of tokens. x is [count, largest number
+ * of tokens, size]; of sequence i only the first tokens[i] rows are used. Their keys and values are
+ * appended to layer `cache_layer` of the cache; a delta net changes its states there. The positions
+ * of the tokens follow those that are in the cache. There is no dropout, and no backward pass.
+ * Errors: TSR_ERR_INVALID for another kind of layer, a cache for which tsr_kv_cache_begin was not
+ * called, and other shapes, and those of tsr_layer_forward. */
 TSR_API TSR_NODISCARD tsr_status tsr_layer_forward_cached(tsr_layer *layer, const tsr_tensor *x,
                                                           tsr_kv_cache *cache, int cache_layer,
                                                           tsr_tensor **y);

@@ -32,7 +32,7 @@ static tsr_block_params small_block(int64_t heads, int64_t kv_heads)
 
 /* Generation --------------------------------------------------------------------------------- */
 
-enum { SEQUENCES = 2, LONGEST = 9 };
+enum { SEQUENCES = 2, LONGEST = 9, NET_DIM = 8, NET_TAPS = 3 };
 
 typedef struct generation {
     tsr_layer *layer;
@@ -70,25 +70,51 @@ static void feed(generation *g, const int *sequences, const int64_t *tokens)
     free(in);
 }
 
+/* Creates a cache for `layer`, which becomes its layer 1. */
+static tsr_kv_cache *cache_of(const tsr_layer *layer, bool has_net)
+{
+    tsr_heads mine = TSR_INIT(tsr_heads);
+    tsr_kv_cache *cache = NULL;
+    int64_t conv[2] = {0}, state[2] = {0};
+    const tsr_parameter *keys = NULL, *values = NULL, *heads = NULL;
+    if (has_net) {
+        OK(tsr_layer_find_parameter(layer, "q_conv.weight", &keys));
+        OK(tsr_layer_find_parameter(layer, "v_conv.weight", &values));
+        OK(tsr_layer_find_parameter(layer, "a_log", &heads));
+        conv[1] = (2 * keys->length + values->length) * (NET_TAPS - 1);
+        state[1] = heads->length * NET_DIM * NET_DIM;
+        mine.head_dim = mine.value_dim = 4;
+    } else {
+        OK(tsr_self_attention_get_heads(layer, &mine));
+    }
+    const int64_t value_dims[] = {mine.value_dim, mine.value_dim};
+    const bool in_keys[] = {mine.values_in_keys, mine.values_in_keys};
+    OK(tsr_kv_cache_create(
+        tsr_kv_cache_params(.stream = queue, .layers = 2, .kv_heads = mine.kv_count,
+                            .head_dim = mine.head_dim, .layer_value_dims = value_dims,
+                            .layer_values_in_keys = in_keys, .page_tokens = 4, .pages = 8,
+                            .sequences = 3, .layer_conv_floats = has_net ? conv : NULL,
+                            .layer_state_floats = has_net ? state : NULL,
+                            .kept_tokens = has_net ? LONGEST : 0),
+        &cache));
+    return cache;
+}
+
 static void generate(tsr_block_params b)
 {
+    const char *inner = b.delta_net          ? "delta_net h.0.delta_net"
+                        : b.latent_attention ? "latent_attention h.0.attention"
+                                             : "self_attention h.0.attention";
     tsr_layer *layer = NULL;
-    const char *what = b.latent_attention ? "latent_attention" : "self_attention";
     OK(tsr_block_create(&b, &layer));
     host_model host = {.block = &b, .batch = SEQUENCES, .tokens = LONGEST, .size = b.size};
     host_model_load(&host, layer);
     host.x = numbers(31, SEQUENCES * LONGEST * b.size, TSR_F32);
-    generation g = {.layer = layer, .size = b.size, .x = host.x, .y = host_model_forward(&host)};
-    tsr_heads mine = TSR_INIT(tsr_heads);
-    OK(tsr_self_attention_get_heads(layer, &mine));
-    const int64_t value_dims[] = {mine.value_dim, mine.value_dim};
-    const bool in_keys[] = {mine.values_in_keys, mine.values_in_keys};
-    OK(tsr_kv_cache_create(tsr_kv_cache_params(.stream = queue, .layers = 2,
-                                               .kv_heads = mine.kv_count, .head_dim = mine.head_dim,
-                                               .layer_value_dims = value_dims,
-                                               .layer_values_in_keys = in_keys, .page_tokens = 4,
-                                               .pages = 8, .sequences = 3),
-                           &g.cache));
+    generation g = {.layer = layer,
+                    .cache = cache_of(layer, b.delta_net != NULL),
+                    .size = b.size,
+                    .x = host.x,
+                    .y = host_model_forward(&host)};
     int sequences[SEQUENCES];
     for (int i = SEQUENCES - 1; i >= 0; i--)
         OK(tsr_kv_cache_add(g.cache, -1, &sequences[i]));
@@ -96,17 +122,22 @@ static void generate(tsr_block_params b)
     tsr_tensor *x = tensor_new(TSR_F32, 3, (int64_t[]){SEQUENCES, 2, b.size}), *y = NULL;
     char text[200];
     OK(tsr_fill(queue, x, 1));
-    snprintf(text, sizeof text,
-             "%s h.0.attention: the cache has no step; tsr_kv_cache_begin starts one", what);
+    snprintf(text, sizeof text, "%s: the cache has no step; tsr_kv_cache_begin starts one", inner);
     FAILS(tsr_layer_forward_cached(layer, x, g.cache, 1, &y), TSR_ERR_INVALID, text);
     feed(&g, sequences, (int64_t[]){3, 5}); /* prompts */
     snprintf(text, sizeof text,
-             "%s h.0.attention: x is [2,2,%lld]; the cache's step has 2 sequences of "
-             "up to 5 tokens",
-             what, (long long)b.size);
+             "%s: x is [2,2,%lld]; the cache's step has 2 sequences of up to 5 tokens", inner,
+             (long long)b.size);
     FAILS(tsr_layer_forward_cached(layer, x, g.cache, 1, &y), TSR_ERR_INVALID, text);
     FAILS(tsr_layer_forward_cached(layer, x, NULL, 1, &y), TSR_ERR_INVALID,
           "layer_forward_cached: cache is NULL");
+    if (b.delta_net && ranks == 1) {
+        tsr_tensor *five = tensor_new(TSR_F32, 3, (int64_t[]){SEQUENCES, 5, b.size});
+        FAILS(tsr_layer_forward_cached(layer, five, g.cache, 0, &y), TSR_ERR_INVALID,
+              "delta_net h.0.delta_net: layer 0 of the cache has states of 0 and 0 floats; 128 and "
+              "256 are needed");
+        tsr_tensor_destroy(&five);
+    }
     for (int i = 0; i < 3; i++)
         feed(&g, sequences, (int64_t[]){1, 1});
     /* Tokens that were truncated can be fed again. */
@@ -128,6 +159,15 @@ static void generate(tsr_block_params b)
 
 CASE(generation_with_cache, "tokens that come one by one give what whole sequences give")
 {
+    static const tsr_partition_params uneven = {.struct_size = sizeof uneven,
+                                                .kind = TSR_PARTITION_UNEVEN};
+    static const tsr_delta_net_params net = {.struct_size = sizeof net,
+                                             .key_heads = 2,
+                                             .heads = 4,
+                                             .key_dim = NET_DIM,
+                                             .value_dim = NET_DIM,
+                                             .taps = NET_TAPS,
+                                             .partition = &uneven};
     generate(small_block(4, 4));
     generate(small_block(6, 2));
     tsr_block_params b = small_block(6, 6);
@@ -137,6 +177,10 @@ CASE(generation_with_cache, "tokens that come one by one give what whole sequenc
             .value_dim = 5, .rope = tsr_rope_params(.rotary_dim = 4, .pairing = TSR_ROPE_ADJACENT),
             .causal = true, .scale = 0.3F,
             .partition = tsr_partition_params(.kind = TSR_PARTITION_UNEVEN));
+    generate(b);
+    b = small_block(6, 2);
+    b.attention = NULL;
+    b.delta_net = &net;
     generate(b);
 }
 

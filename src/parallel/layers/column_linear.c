@@ -250,6 +250,21 @@ tsr_status tsr__column_forward_normed(tsr_layer *layer, const tsr_layer *norm, c
     return status;
 }
 
+tsr_status tsr__column_forward_after(tsr_layer *layer, tsr_layer *norm, const tsr_tensor *x,
+                                     tsr_tensor **y)
+{
+    tsr_tensor *normalised = NULL;
+    if (!norm)
+        return tsr_layer_forward(layer, x, NULL, y);
+    TSR__TRY(tsr__column_forward_normed(layer, norm, x, false, TSR_ACT_NONE, y));
+    if (*y)
+        return TSR_OK;
+    TSR__TRY(tsr_layer_forward(norm, x, NULL, &normalised));
+    const tsr_status status = tsr_layer_forward(layer, normalised, NULL, y);
+    tsr_tensor_destroy(&normalised);
+    return status;
+}
+
 /* Computes y and *slope, the derivative of the activation. Sets *y to NULL if no kernel computes
  * both in one product. */
 static tsr_status forward_sloped(tsr__column_linear *column, tsr__temps *temps, const tsr_tensor *x,

@@ -76,6 +76,11 @@ static tsr_status split_convolved(const tsr__delta_net *net, tsr__temps *temps,
     return heads_view(temps, convolved, 2 * keys, net->heads, net->value_dim, &out->v);
 }
 
+/* The states of a layer in a step of a cache, and which of them the sequences read and write. */
+typedef struct cached_states {
+    tsr_tensor *conv, *state, *read_slots, *write_slots;
+} cached_states;
+
 /* Parameters ---------------------------------------------------------------------------------- */
 
 static tsr_tensor *parameter_of(const tsr__delta_net *net, int index)
@@ -217,17 +222,102 @@ static tsr_status delta_forward_with(const tsr__delta_net *net, tsr__temps *temp
     return TSR_OK;
 }
 
+/* With a cache -------------------------------------------------------------------------------- */
+
+/* Gets the states of a step: *conv [slots, channels, taps − 1], NULL with one tap, and *state
+ * [slots, heads, key_dim, value_dim]. */
+static tsr_status states_of(const tsr__delta_net *net, tsr__temps *temps, const tsr__cached *cached,
+                            cached_states *out)
+{
+    const int64_t channels = channels_of(net);
+    tsr_tensor *conv = NULL, *state = NULL;
+    const tsr_status status = tsr__kv_cache_states(cached->cache, cached->layer, &conv, &state,
+                                                   &out->read_slots, &out->write_slots);
+    if (status != TSR_OK)
+        return tsr__fail_context(status, "%s", net->base.who);
+    const int64_t slots = tsr_tensor_layout(state)->shape[0],
+                  has[2] = {tsr_tensor_layout(conv)->shape[1], tsr_tensor_layout(state)->shape[1]},
+                  needs[2] = {channels * (net->taps - 1),
+                              net->heads * net->key_dim * net->value_dim},
+                  conv_shape[3] = {slots, channels, net->taps - 1},
+                  shape[4] = {slots, net->heads, net->key_dim, net->value_dim};
+    TSR__REQUIRE(has[0] == needs[0] && has[1] == needs[1],
+                 "%s: layer %d of the cache has states of %lld and %lld floats; %lld and %lld are "
+                 "needed",
+                 net->base.who, cached->layer, (long long)has[0], (long long)has[1],
+                 (long long)needs[0], (long long)needs[1]);
+    if (net->taps > 1)
+        TSR__TRY(tsr__temp_reshape(temps, conv, 3, conv_shape, &out->conv));
+    return tsr__temp_reshape(temps, state, 4, shape, &out->state);
+}
+
+/* Computes the results of the heads of a step, whose states it reads and writes. */
+static tsr_status run_step(const tsr__delta_net *net, tsr__temps *temps, const tsr__cached *cached,
+                           const projections *in, const between *to)
+{
+    tsr_stream *stream = net->base.stream;
+    const tsr_tensor *lengths = tsr__kv_cache_lengths(cached->cache);
+    const tsr__delta_gates gates = gates_of(net, in);
+    cached_states states = {0};
+    rule_inputs rule = {0};
+    tsr_tensor *weight;
+    TSR__TRY(states_of(net, temps, cached, &states));
+    TSR__TRY(conv_weight(net, temps, &weight));
+    TSR__TRY(tsr_causal_conv(
+        stream, to->convolved, states.conv, in->mixed, weight,
+        tsr_causal_conv_params(.state = states.conv, .lengths = lengths, .silu = true,
+                               .read_slots = states.conv ? states.read_slots : NULL,
+                               .write_slots = states.conv ? states.write_slots : NULL)));
+    TSR__TRY(tsr__delta_gates_forward(stream, &gates, to->beta, to->decay));
+    TSR__TRY(split_convolved(net, temps, to->convolved, &rule));
+    return tsr_delta_rule(
+        stream, to->heads, states.state, rule.q, rule.k, rule.v, to->beta, to->decay,
+        tsr_delta_rule_params(.state = states.state, .lengths = lengths,
+                              .norm_epsilon = UNIT_EPSILON, .read_slots = states.read_slots,
+                              .write_slots = states.write_slots));
+}
+
+static tsr_status delta_step_with(const tsr__delta_net *net, tsr__temps *temps, const tsr_tensor *x,
+                                  const tsr__cached *cached, const tsr_tensor *added,
+                                  tsr_tensor **y)
+{
+    const tsr_layer *layer = &net->base;
+    tsr_tensor *projected = NULL, *gated;
+    projections in = {0};
+    between to = {0};
+    TSR__TRY(check_input(net, x));
+    TSR__TRY(
+        tsr__layer_check_step(layer, tsr_tensor_layout(x), tsr__kv_cache_positions(cached->cache)));
+    TSR__TRY(tsr__layer_check_forward(layer->child[TSR__DELTA_NET_OUTPUT]));
+    TSR__TRY(
+        tsr__column_forward_after(layer->child[TSR__DELTA_NET_INPUT], cached->norm, x, &projected));
+    TSR__TRY(tsr__temp_keep(temps, projected));
+    if (net->heads > 0) {
+        TSR__TRY(split_projections(net, temps, projected, &in));
+        TSR__TRY(new_between(net, temps, projected, &to));
+        TSR__TRY(run_step(net, temps, cached, &in, &to));
+    }
+    TSR__TRY(finish_heads(net, temps, projected, to.heads, in.z, &gated));
+    return tsr__layer_forward_added(layer->child[TSR__DELTA_NET_OUTPUT], gated, NULL, added, NULL,
+                                    y);
+}
+
 static tsr_status delta_forward_added(tsr_layer *layer, const tsr_tensor *x,
                                       const tsr__cached *cached, const tsr_tensor *added,
                                       tsr_layer_saved *saved, tsr_tensor **y)
 {
     const tsr__delta_net *net = (const tsr__delta_net *)layer;
-    if (cached)
-        return tsr__fail(TSR_ERR_UNSUPPORTED, "%s: a cache cannot hold its state", layer->who);
     tsr__temps temps = {.stream = layer->stream};
-    const tsr_status status = delta_forward_with(net, &temps, x, added, saved, y);
+    const tsr_status status = cached ? delta_step_with(net, &temps, x, cached, added, y)
+                                     : delta_forward_with(net, &temps, x, added, saved, y);
     tsr__temps_finish(&temps);
     return status;
+}
+
+static tsr_status delta_forward_cached(tsr_layer *layer, const tsr_tensor *x,
+                                       const tsr__cached *cached, tsr_tensor **y)
+{
+    return delta_forward_added(layer, x, cached, NULL, NULL, y);
 }
 
 static tsr_status delta_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
@@ -455,7 +545,9 @@ const tsr__layer_type tsr__delta_net_type = {.name = "delta_net",
                                              .forward = delta_forward,
                                              .backward = delta_backward_pass,
                                              .finish = delta_finish,
-                                             .forward_added = delta_forward_added};
+                                             .forward_cached = delta_forward_cached,
+                                             .forward_added = delta_forward_added,
+                                             .normalises = true};
 
 tsr__delta_net *tsr__delta_net_of(const tsr_layer *layer)
 {

@@ -252,6 +252,10 @@ tsr_status tsr__layer_init(const tsr_layer *layer, const char *what, const tsr_i
 /* Checks, before a forward pass sends anything, that all parameters of the layer and its children
  * have memory. */
 tsr_status tsr__layer_check_forward(const tsr_layer *layer) TSR_NODISCARD;
+/* Checks that x, before it is divided over ranks, has the shape of the step of a cache, whose
+ * positions are NULL before its first step. */
+tsr_status tsr__layer_check_step(const tsr_layer *layer, const tsr_layout *x,
+                                 const tsr_tensor *positions) TSR_NODISCARD;
 /* Checks the layer and its children before a backward pass sends anything. If they are not frozen,
  * no weight may be in a block format, and no gradient may overlap x or dy, from which the
  * gradient is computed. If `weights` is true, the pass needs the weights, so they must have memory.

@@ -134,3 +134,15 @@ tsr_status tsr__layer_check_backward(const tsr_layer *layer, bool weights, const
         TSR__TRY(tsr__layer_check_backward(layer->child[i], weights || i > 0, x, dy));
     return TSR_OK;
 }
+
+tsr_status tsr__layer_check_step(const tsr_layer *layer, const tsr_layout *x,
+                                 const tsr_tensor *positions)
+{
+    TSR__REQUIRE(positions, "%s: the cache has no step; tsr_kv_cache_begin starts one", layer->who);
+    const tsr_layout *step = tsr_tensor_layout(positions);
+    TSR__REQUIRE(x->ndim == 3 && x->shape[0] == step->shape[0] && x->shape[1] == step->shape[1],
+                 "%s: x is %s; the cache's step has %lld sequences of up to %lld tokens",
+                 layer->who, TSR__SHAPE(x->ndim, x->shape), (long long)step->shape[0],
+                 (long long)step->shape[1]);
+    return TSR_OK;
+}

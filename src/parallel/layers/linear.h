@@ -90,6 +90,10 @@ tsr_status tsr__row_forward_added(tsr_layer *layer, const tsr_tensor *x, const t
 tsr_status tsr__column_forward_activated(tsr_layer *layer, const tsr_tensor *x,
                                          tsr_activation activation, tsr_layer_saved *saved,
                                          tsr_tensor **y) TSR_NODISCARD;
+/* The forward pass of a column-parallel layer of norm(x), in one dispatch for each product if there
+ * are kernels for that. No backward pass can follow. `norm` may be NULL. */
+tsr_status tsr__column_forward_after(tsr_layer *layer, tsr_layer *norm, const tsr_tensor *x,
+                                     tsr_tensor **y) TSR_NODISCARD;
 /* The forward pass of a column-parallel layer with an activation, for a later backward pass: *slope
  * becomes the derivative of the activation. If no kernel computes both y and slope in one product,
  * or the layer gathers x or y, *y is NULL, and nothing is recorded. */

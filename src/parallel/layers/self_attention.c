@@ -143,34 +143,10 @@ static tsr_status check_step(const tsr__attention *a, const tsr_tensor *x,
                              const tsr_tensor *positions)
 {
     const tsr__linear *qkv = (const tsr__linear *)a->base.child[TSR__ATTENTION_QKV];
-    TSR__REQUIRE(positions, "%s: the cache has no step; tsr_kv_cache_begin starts one",
-                 a->base.who);
-    const tsr_layout *step = tsr_tensor_layout(positions);
     tsr_layout whole = *tsr_tensor_layout(x);
     if (qkv->input == TSR_LAYOUT_SEQUENCE && qkv->sequence_dim < whole.ndim)
         whole.shape[qkv->sequence_dim] *= a->base.size;
-    TSR__REQUIRE(
-        whole.ndim == 3 && whole.shape[0] == step->shape[0] && whole.shape[1] == step->shape[1],
-        "%s: x is %s; the cache's step has %lld sequences of up to %lld tokens", a->base.who,
-        TSR__SHAPE(whole.ndim, whole.shape), (long long)step->shape[0], (long long)step->shape[1]);
-    return TSR_OK;
-}
-
-/* Computes queries, keys and values of x, to which `norm` is applied first if it is not NULL. */
-static tsr_status project(const tsr__attention *a, tsr_layer *norm, const tsr_tensor *x,
-                          tsr_tensor **qkv)
-{
-    tsr_layer *layer = a->base.child[TSR__ATTENTION_QKV];
-    tsr_tensor *normalised = NULL;
-    if (!norm)
-        return tsr_layer_forward(layer, x, NULL, qkv);
-    TSR__TRY(tsr__column_forward_normed(layer, norm, x, false, TSR_ACT_NONE, qkv));
-    if (*qkv)
-        return TSR_OK;
-    TSR__TRY(tsr_layer_forward(norm, x, NULL, &normalised));
-    const tsr_status status = tsr_layer_forward(layer, normalised, NULL, qkv);
-    tsr_tensor_destroy(&normalised);
-    return status;
+    return tsr__layer_check_step(&a->base, &whole, positions);
 }
 
 /* Returns the dtype in which the heads' results are written: a cache's, if matrix units compute
@@ -198,7 +174,7 @@ static tsr_status attention_forward_cached_with(tsr__attention *a, tsr__temps *t
     TSR__TRY(check_input(a, x));
     TSR__TRY(check_step(a, x, step));
     TSR__TRY(tsr__layer_check_forward(layer->child[TSR__ATTENTION_OUTPUT]));
-    TSR__TRY(project(a, cached->norm, x, &qkv));
+    TSR__TRY(tsr__column_forward_after(layer->child[TSR__ATTENTION_QKV], cached->norm, x, &qkv));
     TSR__TRY(tsr__temp_keep(temps, qkv));
     TSR__TRY(tsr__attention_normalise(a, temps, qkv, false, &in, &normalised, &inverse_rms));
     const tsr_dtype dtype = tsr_tensor_layout(qkv)->dtype;
