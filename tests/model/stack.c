@@ -723,7 +723,11 @@ CASE(stack_delta_nets, "stack: delta nets and attention with a gate are trained,
     check_step(again, MADE_VOCABULARY, "delta nets that are recomputed", NULL);
     CHECK(pass(one, MADE_VOCABULARY, NULL) == pass(again, MADE_VOCABULARY, NULL),
           "other losses if layers are recomputed");
-    OK(tsr_lora_create(tsr_lora_params(.stack = again, .rank = 2, .trainable = true), &adapter));
+    OK(tsr_lora_create(
+        tsr_lora_params(.stack = again, .rank = 2, .trainable = true,
+                        /* q of attention with a gate cannot have one */
+                        .targets = TSR_LORA_K | TSR_LORA_V | TSR_LORA_O | TSR_LORA_GATE),
+        &adapter));
     check_step(again, MADE_VOCABULARY, "adapters of delta nets", adapter);
     tsr_tensor *tensors[] = {x, between, hidden};
     for (int i = 0; i < 3; i++)
