@@ -60,12 +60,27 @@ append(char *text, size_t size, const char *format, ...)
     va_end(arguments);
 }
 
+const tsr_model_layer *gpt_config_layer(const gpt_config *c)
+{
+    for (int i = 0; i < c->model.kind_count; i++)
+        if (!c->model.kinds[i]->delta_net)
+            return c->model.kinds[i];
+    return c->model.kinds[0];
+}
+
 /* Describes what models with rotary positions may have. */
 static void describe_llama(const gpt_config *c, size_t size, char *text)
 {
     for (int i = 0; i < c->model.kind_count; i++) {
         const tsr_model_layer *l = c->model.kinds[i];
-        if (i > 0)
+        const tsr_model_delta_net *net = l->delta_net;
+        if (net)
+            append(text, size,
+                   "; kind %d: delta net of %lld key heads, %lld heads, %lld by %lld, %d taps, "
+                   "%lld inside",
+                   i, (long long)net->key_heads, (long long)net->heads, (long long)net->key_dim,
+                   (long long)net->value_dim, net->taps, (long long)l->hidden);
+        else if (i > 0)
             append(text, size, "; kind %d: %lld heads, %lld key/value heads, %lld inside", i,
                    (long long)l->heads, (long long)l->kv_heads, (long long)l->hidden);
         if (l->rope)
@@ -74,10 +89,12 @@ static void describe_llama(const gpt_config *c, size_t size, char *text)
             append(text, size, ", scaling %d by %g", (int)l->rope->scaling, l->rope->factor);
         if (l->rope && l->rope->rotary_dim != l->head_dim)
             append(text, size, ", %lld rotated", (long long)l->rope->rotary_dim);
-        if (l->head_dim * l->heads != c->model.width)
+        if (!net && l->head_dim * l->heads != c->model.width)
             append(text, size, ", %lld per head", (long long)l->head_dim);
         if (l->window)
             append(text, size, ", a window of %lld", (long long)l->window);
+        if (l->output_gate)
+            append(text, size, ", gated");
         if (l->experts)
             append(text, size, ", %lld experts of %lld, %lld used%s", (long long)l->experts->count,
                    (long long)l->experts->hidden, (long long)l->experts->used,
@@ -96,7 +113,7 @@ static void describe_gpt2(const gpt_config *c, size_t size, char *text)
 void gpt_config_describe(const gpt_config *c, size_t size, char *text)
 {
     const tsr_model_config *m = &c->model;
-    const tsr_model_layer *l = m->kinds[0];
+    const tsr_model_layer *l = gpt_config_layer(c);
     const gpt_style style = gpt_config_style(c);
     snprintf(text, size,
              "%s, %d blocks, %lld heads, %lld key/value heads, %lld wide, %lld inside, %d tokens, "
@@ -171,6 +188,8 @@ bool gpt_config_check(const gpt_config *config, char *error, size_t error_size)
     const tsr_model_config *m = &config->model;
     const tsr_model_layer *l = m->kinds[0];
     const bool llama = gpt_config_style(config) == GPT_STYLE_LLAMA;
+    if (m->kinds != config->kinds) /* a given model has been checked */
+        return true;
     if (l->head_dim == 0 && m->width % l->heads != 0)
         snprintf(error, error_size, "a width of %lld does not divide over %lld heads",
                  (long long)m->width, (long long)l->heads);
@@ -338,9 +357,10 @@ static bool read_model(const char *path, gpt_config *config, char *error, size_t
     }
     const tsr_model_config *model = tsr_model_file_config(file);
     const bool good = model->context <= MAX_SIZE;
-    if (good && model->kind_count > 1) { /* its layers are described in the file */
-        *config = (gpt_config){
-            .model = *model, .layer = *model->kinds[0], .block = (int)model->context, .file = file};
+    if (good && (model->kind_count > 1 || model->kinds[0]->delta_net)) {
+        /* its layers are described in the file */
+        *config = (gpt_config){.model = *model, .block = (int)model->context, .file = file};
+        config->layer = *gpt_config_layer(config);
         return true;
     }
     if (good) {

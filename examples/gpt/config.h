@@ -78,6 +78,8 @@ void gpt_config_describe(const gpt_config *config, size_t size, char *text);
 void gpt_config_default(gpt_style style, gpt_config *out);
 void gpt_config_finish(gpt_config *config);
 gpt_style gpt_config_style(const gpt_config *config);
+/* Returns the first kind of layer that has attention, or, if none has, the first one. */
+const tsr_model_layer *gpt_config_layer(const gpt_config *config);
 gpt_training gpt_training_default(void);
 
 /* Replaces MLPs by mixtures of `count` experts, with the MLP's size, of which a token uses `used`.

@@ -16,19 +16,60 @@ typedef struct writer {
     float *logits; /* [vocabulary] */
 } writer;
 
+/* What a cache has for each layer on this rank. */
+typedef struct cache_sizes {
+    bool has_states;
+    int64_t kv_heads[TSR_MODEL_MAX_LAYERS], head_dims[TSR_MODEL_MAX_LAYERS];
+    int64_t conv_floats[TSR_MODEL_MAX_LAYERS], state_floats[TSR_MODEL_MAX_LAYERS];
+} cache_sizes;
+
+static tsr_status measure_layer(const gpt_model *m, int index, cache_sizes *out)
+{
+    const tsr_model_config *c = &m->config->model;
+    const tsr_model_layer *layer = c->kinds[c->layer_kinds ? c->layer_kinds[index] : 0];
+    const tsr_model_delta_net *net = layer->delta_net;
+    const tsr_layer *block = tsr_stack_block(m->stack, index);
+    const tsr_parameter *own_heads = NULL;
+    tsr_heads heads = TSR_INIT(tsr_heads);
+    out->kv_heads[index] = out->head_dims[index] = 1;
+    out->conv_floats[index] = out->state_floats[index] = 0;
+    if (net) {
+        TRY(tsr_layer_find_parameter(block, "a_log", &own_heads));
+        const int64_t values = own_heads->length * net->value_dim,
+                      keys = own_heads->length * net->key_heads / net->heads * net->key_dim;
+        out->has_states = true;
+        out->conv_floats[index] = (2 * keys + values) * (net->taps - 1);
+        out->state_floats[index] = values * net->key_dim;
+        return TSR_OK;
+    }
+    TRY(tsr_self_attention_get_heads(block, &heads));
+    out->kv_heads[index] = heads.kv_count;
+    out->head_dims[index] = heads.head_dim;
+    return TSR_OK;
+}
+
 static tsr_status create_cache(writer *w)
 {
     const gpt_model *m = w->model;
-    int64_t page = m->config->block;
-    tsr_heads heads = TSR_INIT(tsr_heads);
     tsr_stack_info info = TSR_INIT(tsr_stack_info);
     TRY(tsr_stack_get_info(m->stack, &info));
-    TRY(tsr_self_attention_get_heads(tsr_stack_block(m->stack, 0), &heads));
-    return tsr_kv_cache_create(tsr_kv_cache_params(.stream = m->job->stream, .layers = info.blocks,
-                                                   .kv_heads = heads.kv_count,
-                                                   .head_dim = heads.head_dim, .dtype = m->dtype,
-                                                   .page_tokens = page, .pages = 1, .sequences = 1),
-                               &w->cache);
+    cache_sizes *sizes = calloc(1, sizeof *sizes);
+    tsr_status status = sizes ? TSR_OK : TSR_ERR_NO_MEMORY;
+    for (int i = 0; status == TSR_OK && i < info.blocks; i++)
+        status = measure_layer(m, i, sizes);
+    if (status == TSR_OK)
+        status = tsr_kv_cache_create(
+            tsr_kv_cache_params(.stream = m->job->stream, .layers = info.blocks,
+                                .layer_kv_heads = sizes->kv_heads,
+                                .layer_head_dims = sizes->head_dims,
+                                .layer_conv_floats = sizes->has_states ? sizes->conv_floats : NULL,
+                                .layer_state_floats =
+                                    sizes->has_states ? sizes->state_floats : NULL,
+                                .dtype = m->dtype, .page_tokens = m->config->block, .pages = 1,
+                                .sequences = 1),
+            &w->cache);
+    free(sizes);
+    return status;
 }
 
 /* Computes the logits after `count` tokens from `first` on. */

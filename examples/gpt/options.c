@@ -304,7 +304,7 @@ static bool has_sizes(const gpt_given *given, const gpt_config *c)
     if (sizes.width == c->model.width)
         sizes.width = 0;
     replace_sizes(&sizes, &wanted);
-    const tsr_model_layer *is = c->model.kinds[0], *l = &wanted.layer;
+    const tsr_model_layer *is = gpt_config_layer(c), *l = &wanted.layer;
     return wanted.model.layers == c->model.layers && wanted.model.width == c->model.width &&
            l->heads == is->heads && l->kv_heads == is->kv_heads && l->hidden == is->hidden;
 }
@@ -561,7 +561,7 @@ static char *absolute_path(const char *path)
 char *gpt_options_print(const gpt_options *o, char *error, size_t error_size)
 {
     const tsr_model_config *model = &o->model.model;
-    const tsr_model_layer *layer = model->kinds[0];
+    const tsr_model_layer *layer = gpt_config_layer(&o->model);
     const gpt_training *training = &o->training;
     char *paths[] = {absolute_path(o->given_model), absolute_path(o->config),
                      absolute_path(o->offsets), absolute_path(o->text),

@@ -70,7 +70,7 @@ void report_setting(const gpt_model *model, const gpt_options *options, const gp
     printf(
         "model     %s, %d block%s, %lld heads, %lld wide, %d tokens, %.2f million parameters, %s\n",
         gpt_style_name(gpt_config_style(c)), c->model.layers, c->model.layers == 1 ? "" : "s",
-        (long long)c->model.kinds[0]->heads, (long long)c->model.width, c->block,
+        (long long)gpt_config_layer(c)->heads, (long long)c->model.width, c->block,
         (double)tsr_model_config_parameters(&c->model, -1) * 1e-6, tsr_dtype_name(options->dtype));
     printf("learning  AdamW %g to %g, weight decay %g, %d × %d windows a step, %d step%s, seed "
            "%lld\n",
