@@ -75,9 +75,10 @@ CASE(frozen_layers, "frozen layers have the same dx, and no gradients")
         .name = "b",
         .size = FEATURES,
         .norm = tsr_norm_params(.kind = TSR_NORM_RMS),
-        .attention = tsr_self_attention_params(.heads = 4, .kv_heads = 1,
-                                               .qk_norm = TSR_QK_NORM_HEADS, .partition = &uneven,
-                                               .bias = true, .output_bias = true, .causal = true),
+        .attention =
+            tsr_self_attention_params(.heads = 4, .kv_heads = 1, .qk_norm = TSR_QK_NORM_HEADS,
+                                      .partition = &uneven, .bias = true, .output_bias = true,
+                                      .output_gate = true, .causal = true),
         .mlp = tsr_mlp_params(.hidden_size = 24, .gated = true, .activation = TSR_ACT_SILU,
                               .partition = &uneven, .bias = true),
     };
@@ -89,6 +90,11 @@ CASE(frozen_layers, "frozen layers have the same dx, and no gradients")
     block.recompute = true;
     OK(tsr_block_create(&block, &layer));
     check_frozen("block of a divided sequence", layer, whole);
+    OK(tsr_delta_net_create(tsr_delta_net_params(.size = FEATURES, .key_heads = 2, .heads = 4,
+                                                 .key_dim = 8, .value_dim = 8,
+                                                 .partition = &uneven),
+                            &layer));
+    check_frozen("delta net", layer, whole);
     OK(tsr_mlp_create(tsr_mlp_params(.input_size = FEATURES, .hidden_size = 24,
                                      .partition = &uneven, .output_size = FEATURES,
                                      .activation = TSR_ACT_GELU_TANH, .bias = true),
@@ -143,15 +149,20 @@ CASE(frozen_blocks, "frozen layers whose weights are in a block format have a dx
                              .bias = true};
     double *values = numbers(2, count_of(3, shape), TSR_F32);
     tsr_tensor *x = tensor_of(TSR_F32, 3, shape, values), *dx[2];
+    static const char *const names[] = {"MLP", "gated MLP", "delta net"};
+    const tsr_delta_net_params *net =
+        tsr_delta_net_params(.name = "d", .size = FEATURES, .key_heads = ranks, .heads = ranks,
+                             .key_dim = 8, .value_dim = 32);
     params.hidden_size = 32 * ranks;
-    for (int gated = 0; gated < 2; gated++) {
+    for (int which = 0; which < 3; which++) {
         tsr_layer *layer = NULL, *floats = NULL;
-        params.gated = gated;
-        params.activation = gated ? TSR_ACT_SILU : TSR_ACT_RELU;
-        OK(tsr_mlp_create(&params, &layer));
-        OK(tsr_mlp_create(&params, &floats));
+        params.gated = which == 1;
+        params.activation = which == 1 ? TSR_ACT_SILU : TSR_ACT_RELU;
+        OK(which == 2 ? tsr_delta_net_create(net, &layer) : tsr_mlp_create(&params, &layer));
+        OK(which == 2 ? tsr_delta_net_create(net, &floats) : tsr_mlp_create(&params, &floats));
         for (int i = 0; i < tsr_layer_parameter_count(layer); i++)
-            if (tsr_layer_parameter(layer, i)->ndim == 2)
+            if (tsr_layer_parameter(layer, i)->ndim == 2 &&
+                !strstr(tsr_layer_parameter(layer, i)->name, "conv"))
                 put_blocks(layer, floats, i);
         tsr_layer_set_frozen(layer, true);
         tsr_layer_set_frozen(floats, true);
@@ -159,7 +170,7 @@ CASE(frozen_blocks, "frozen layers whose weights are in a block format have a dx
         dx[1] = backward(floats, x, x);
         double *got = values_of(dx[0]), *want = values_of(dx[1]);
         for (int64_t i = 0; i < count_of(3, shape); i++)
-            CHECK(fabs(got[i] - want[i]) <= 1e-4, "gated %d: dx %lld is %g, not %g", gated,
+            CHECK(fabs(got[i] - want[i]) <= 1e-4, "%s: dx %lld is %g, not %g", names[which],
                   (long long)i, got[i], want[i]);
         CHECK(gradients(layer) == 0, "there are gradients");
         free(got);
