@@ -628,10 +628,14 @@ static const spoilt correct = {
     64,
     2};
 
-static void write_spoilt(const spoilt *s, const char *folder)
+/* All values are 0, but value number `one` of B is 1, unless it is negative. */
+static void write_spoilt_but(const spoilt *s, const char *folder, int one)
 {
     char path[256];
-    static float zeros[64 * 64];
+    static float zeros[64 * 64], values[64 * 64];
+    memset(values, 0, sizeof values);
+    if (one >= 0)
+        values[one] = 1;
     tsr_checkpoint_entry entries[2];
     int count = 0;
     const struct {
@@ -648,13 +652,18 @@ static void write_spoilt(const spoilt *s, const char *folder)
                                        .shape = {halves[i].rows, halves[i].columns},
                                        .shard_dim = -1,
                                        .count = (uint64_t)(halves[i].rows * halves[i].columns),
-                                       .data = zeros};
+                                       .data = i == 1 ? values : zeros};
     snprintf(path, sizeof path, "%s/adapter_model.safetensors", folder);
     OK(tsr_checkpoint_save(path, NULL, NULL, count, entries, NULL));
     snprintf(path, sizeof path, "%s/adapter_config.json", folder);
     FILE *file = fopen(path, "wb");
     CHECK(file && fprintf(file, "{%s}", s->config) > 0, "%s cannot be written", path);
     fclose(file);
+}
+
+static void write_spoilt(const spoilt *s, const char *folder)
+{
+    write_spoilt_but(s, folder, -1);
 }
 
 CASE(lora_mistakes, "lora: mistakes are named, and nothing is attached")
@@ -1003,12 +1012,14 @@ CASE(lora_sequences, "lora: sequences of one batch with different adapters")
 /* Families ---------------------------------------------------------------------------------------
  */
 
-/* Computes logits of a few tokens; free() them. */
+enum { FAMILY_LOGITS = 5 * 512 }; /* the largest vocabulary has 512 tokens */
+
+/* Computes logits of a few tokens; free() them. Those that a vocabulary lacks are 0. */
 static float *family_logits(tsr_stack *stack)
 {
     double ids[] = {1, 5, 2, 7, 3};
     tsr_tensor *x = tensor_of(TSR_I32, 2, (int64_t[]){1, 5}, ids), *hidden = NULL, *logits = NULL;
-    float *out = calloc(5 * MADE_VOCABULARY, sizeof *out);
+    float *out = calloc(FAMILY_LOGITS, sizeof *out);
     CHECK(out, "no memory");
     OK(tsr_stack_forward(stack, x, NULL, NULL, &hidden));
     OK(tsr_stack_head_forward(stack, hidden, NULL, &logits));
@@ -1033,25 +1044,23 @@ static void fill_adapter(tsr_lora *lora)
     }
 }
 
-/* Saves an adapter of a family's model, loads it, and compares the logits. */
-static void check_family(const made_family *family, tsr_lora_format format)
+/* Saves an adapter of a model, loads it, and compares the logits. */
+static void check_saved(const char *model_path, const char *what, tsr_lora_format format)
 {
-    made_model made;
     tsr_model_file *file = NULL;
     tsr_model *model = NULL;
     tsr_lora *lora = NULL;
     const char *folder = scratch();
     char path[128];
-    made_init(&made, family, 5);
-    OK(tsr_model_file_open(made_write_hf(&made), &file));
+    OK(tsr_model_file_open(model_path, &file));
     OK(tsr_model_open(file, tsr_model_params(.group = group), &model));
     tsr_stack *stack = tsr_model_stack(model);
     float *base = family_logits(stack);
     OK(tsr_lora_create(tsr_lora_params(.stack = stack, .rank = 3, .alpha = 1), &lora));
     fill_adapter(lora);
     float *before = family_logits(stack);
-    CHECK(memcmp(base, before, 5 * MADE_VOCABULARY * sizeof *base) != 0,
-          "%s: the adapter changes nothing", family->type);
+    CHECK(memcmp(base, before, FAMILY_LOGITS * sizeof *base) != 0,
+          "%s: the adapter changes nothing", what);
     snprintf(path, sizeof path, "%s/a", folder);
     OK(tsr_lora_save(lora, path, format, NULL));
     tsr_lora_destroy(&lora);
@@ -1060,10 +1069,9 @@ static void check_family(const made_family *family, tsr_lora_format format)
     OK(tsr_lora_load(path, tsr_lora_params(.stack = stack), &lora));
     float *after = family_logits(stack);
     double worst = 0;
-    for (int i = 0; i < 5 * MADE_VOCABULARY; i++)
+    for (int i = 0; i < FAMILY_LOGITS; i++)
         worst = fmax(worst, fabs((double)after[i] - (double)before[i]));
-    CHECK(worst <= 1e-5, "%s: a logit of the adapter that was loaded differs by %g", family->type,
-          worst);
+    CHECK(worst <= 1e-5, "%s: a logit of the adapter that was loaded differs by %g", what, worst);
     if (my_rank == 0 && format == TSR_LORA_GGUF)
         remove(path);
     remove_adapter(folder, "a");
@@ -1075,7 +1083,64 @@ static void check_family(const made_family *family, tsr_lora_format format)
     tsr_model_file_close(&file);
     if (ranks > 1)
         OK(tsr_comm_barrier(world, NULL));
+}
+
+static void check_family(const made_family *family, tsr_lora_format format)
+{
+    made_model made;
+    made_init(&made, family, 5);
+    check_saved(made_write_hf(&made), family->type, format);
     made_finish(&made);
+}
+
+/* Adapters of delta nets, of which files have the rows in other orders, and of q in attention with
+ * a gate. */
+CASE(lora_delta_nets, "lora: adapters of delta nets and of attention with a gate")
+{
+    static const char base[] = TEST_DATA "/model/families/qwen35moe/hf",
+                      module[] = "base_model.model.model.layers.3.self_attn.q_proj.lora_";
+    check_saved(TEST_DATA "/model/families/qwen3next/hf", "qwen3next", TSR_LORA_PEFT);
+    check_saved(base, "qwen35moe", TSR_LORA_PEFT);
+    if (ranks > 1)
+        return;
+    tsr_model_file *file = NULL;
+    tsr_model *model = NULL;
+    tsr_lora *lora = NULL;
+    const char *folder = scratch();
+    char path[256], text[320], a[128], b[128];
+    snprintf(a, sizeof a, "%sA.weight", module);
+    snprintf(b, sizeof b, "%sB.weight", module);
+    OK(tsr_model_file_open(base, &file));
+    OK(tsr_model_open(file, tsr_model_params(.group = group), &model));
+    tsr_lora_params params = *tsr_lora_params(.stack = tsr_model_stack(model));
+    const spoilt gated = {"\"peft_type\": \"LORA\", \"r\": 2, \"lora_alpha\": 4, "
+                          "\"target_modules\": [\"q_proj\"]",
+                          a,
+                          b,
+                          2,
+                          64,
+                          192,
+                          2};
+    write_spoilt_but(&gated, folder, 32 * 2 + 1); /* row 32 is the first of the first head's gate */
+    snprintf(text, sizeof text,
+             "lora: tensor %sB.weight changes the gate of attention, row 32; that is not supported",
+             module);
+    FAILS(tsr_lora_load(folder, &params, &lora), TSR_ERR_UNSUPPORTED, text);
+    snprintf(path, sizeof path, "%s/adapter_config.json", folder);
+    remove(path);
+    snprintf(path, sizeof path, "%s/adapter_model.safetensors", folder);
+    remove(path);
+    params.rank = 1;
+    OK(tsr_lora_create(&params, &lora));
+    snprintf(path, sizeof path, "%s/x.gguf", folder);
+    FAILS(
+        tsr_lora_save(lora, path, TSR_LORA_GGUF, NULL), TSR_ERR_UNSUPPORTED,
+        "lora: tensor blk.0.attn_qkv.weight.lora_a: GGUF adapters of delta nets are not supported");
+    tsr_lora_destroy(&lora);
+    remove(path);
+    rmdir(folder);
+    tsr_model_close(&model);
+    tsr_model_file_close(&file);
 }
 
 CASE(lora_families, "lora: adapters of models of all families")

@@ -426,6 +426,44 @@ START_TEST(formats_that_cannot_be_written)
 }
 END_TEST
 
+/* Rows of these weights are in another order in the files, or belong to q and its gate. */
+START_TEST(adapters_of_delta_nets_are_refused)
+{
+    static const struct {
+        const char *tensor;
+        int inputs, outputs;
+    } cases[] = {{"0.linear_attn.in_proj_z", 64, 64}, {"3.self_attn.q_proj", 64, 192}};
+    static float values[256];
+    for (int i = 0; i < 2; i++) {
+        char header[512], path[160], text[256];
+        const int inputs = cases[i].inputs, outputs = cases[i].outputs;
+        snprintf(header, sizeof header,
+                 "{\"" PREFIX "model.layers.%s.lora_A.weight\":{\"dtype\":\"F32\",\"shape\":[1,%d],"
+                 "\"data_offsets\":[0,%d]},\"" PREFIX
+                 "model.layers.%s.lora_B.weight\":{\"dtype\":\"F32\",\"shape\":[%d,1],"
+                 "\"data_offsets\":[%d,%d]}}",
+                 cases[i].tensor, inputs, 4 * inputs, cases[i].tensor, outputs, 4 * inputs,
+                 4 * (inputs + outputs));
+        bytes all = safetensors_file(header, sizeof(float) * (size_t)(inputs + outputs));
+        memcpy(all.data + all.size - sizeof(float) * (size_t)(inputs + outputs), values,
+               sizeof(float) * (size_t)(inputs + outputs));
+        static const char config[] = "{\"peft_type\": \"LORA\", \"r\": 1, \"lora_alpha\": 1, "
+                                     "\"bias\": \"none\", \"target_modules\": [\"q_proj\"]}";
+        mkdir(at("adapter"), 0777);
+        folder_write(&work, "adapter/adapter_config.json", config, sizeof config - 1, path);
+        folder_write(&work, "adapter/adapter_model.safetensors", (char *)all.data, all.size, path);
+        free(all.data);
+        snprintf(text, sizeof text,
+                 "convert: tensor blk.%c.%s.weight: adapters of delta nets, and of q in attention "
+                 "with a gate, cannot be merged",
+                 *cases[i].tensor, i == 0 ? "attn_gate" : "attn_q");
+        ck_assert_error(convert_model(TEST_DATA "/model/families/qwen35moe/hf", at("m.gguf"),
+                                      tsr_convert_params(.adapter = at("adapter")), NULL),
+                        TSR_ERR_UNSUPPORTED, text);
+    }
+}
+END_TEST
+
 START_TEST(memory_runs_out)
 {
     char source[200];
@@ -454,5 +492,6 @@ TESTS(merge)
     tcase_add_test(tests, gguf_adapters_and_blocks);
     tcase_add_test(tests, adapters_that_do_not_fit);
     tcase_add_test(tests, formats_that_cannot_be_written);
+    tcase_add_test(tests, adapters_of_delta_nets_are_refused);
     tcase_add_test(tests, memory_runs_out);
 }

@@ -51,6 +51,11 @@ static tsr_status plan_matrix(tsr__conversion *c, int layer, const tsr__paramete
     if (!module.a)
         return TSR_OK;
     TSR__TRY(tsr__weight_place(&c->target, layer, p->ours, expert, &to, name));
+    if (module.row_order.run > 0 || strncmp(p->ours, "delta_net.", 10) == 0)
+        return tsr__fail(TSR_ERR_UNSUPPORTED,
+                         "convert: tensor %s: adapters of delta nets, and of q in attention with a "
+                         "gate, cannot be merged",
+                         name);
     tsr__converted *t = find_tensor(c, name, from);
     TSR__REQUIRE(t, "convert: the destination has no tensor %s", name);
     TSR__TRY(check_dtype(t));

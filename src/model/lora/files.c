@@ -169,6 +169,26 @@ static tsr_status set_scale(const tsr__adapter_file *a, const char *module, tsr_
     return TSR_OK;
 }
 
+static tsr_status read_rows(tsr__adapter_file *a, const tsr_shard_param *half, int64_t first,
+                            int64_t rows, float **out);
+
+/* Rows of B that belong to the gate of attention, between those of q, must be 0: the gate cannot
+ * have an adapter. */
+static tsr_status check_gate(tsr__adapter_file *a, const tsr__adapter_module *m)
+{
+    const tsr__order *order = &m->row_order;
+    float *rows = NULL;
+    tsr_status status = read_rows(a, m->b, 0, m->all_rows, &rows);
+    for (int64_t i = 0; status == TSR_OK && i < m->all_rows * m->rank; i++)
+        if (i / m->rank % order->group_step >= order->run && rows[i] != 0)
+            status = tsr__fail(TSR_ERR_UNSUPPORTED,
+                               "lora: tensor %s changes the gate of attention, row %" PRId64
+                               "; that is not supported",
+                               m->b->name, i / m->rank);
+    tsr__free(rows);
+    return status;
+}
+
 /* Gives the place of a weight in a model's files of the adapter's format. Returns false for a
  * parameter that has no adapter. */
 static bool find_place(const tsr__adapter_file *a, const tsr_model_config *config, int layer,
@@ -200,10 +220,9 @@ tsr_status tsr__adapter_file_find(tsr__adapter_file *a, const tsr_model_config *
     if (!half_a || !half_b)
         return tsr__fail(TSR_ERR_NOT_FOUND, "lora: the file has %s, but not its other half, %s",
                          names[half_a ? 0 : 1], names[half_a ? 1 : 0]);
-    if (place.row_order.run > 0 || strncmp(p->ours, "delta_net.", 10) == 0)
+    if (a->files.gguf && strncmp(p->ours, "delta_net.", 10) == 0)
         return tsr__fail(TSR_ERR_UNSUPPORTED,
-                         "lora: tensor %s: adapters of delta nets, and of q in attention with a "
-                         "gate, are not supported",
+                         "lora: tensor %s: GGUF adapters of delta nets are not supported",
                          names[0]);
     const int dim = place.matrices > 0 ? 1 : 0;
     const int64_t rank = half_a->ndim == dim + 2 ? half_a->shape[dim] : 0;
@@ -220,12 +239,20 @@ tsr_status tsr__adapter_file_find(tsr__adapter_file *a, const tsr_model_config *
                                  .first_row = place.first_row,
                                  .all_rows = place.all_rows,
                                  .interleaved_head = place.interleaved_head,
+                                 .row_order = place.row_order,
                                  .matrices = place.matrices,
                                  .matrix = place.matrix};
     TSR__TRY(find_magnitudes(a, tensor, place.all_rows, &out->m));
+    if (out->m && place.row_order.run > 0)
+        return tsr__fail(TSR_ERR_UNSUPPORTED,
+                         "lora: tensor %s: magnitudes (DoRA) are not supported for rows that "
+                         "alternate with others",
+                         out->m->name);
     char *ending = strrchr(tensor, '.');
     if (ending && strcmp(ending, ".weight") == 0)
         *ending = '\0';
+    if (strncmp(p->ours, "attention.q.", 12) == 0 && place.row_order.run > 0)
+        TSR__TRY(check_gate(a, out));
     return set_scale(a, tensor, out);
 }
 

@@ -29,6 +29,7 @@ typedef struct tsr__adapter_module {
     const tsr_shard_param *m;     /* the magnitudes of rows (DoRA), as B's rows; NULL: none */
     int64_t rank, inputs, outputs;
     int64_t first_row, all_rows, interleaved_head; /* of B in its tensor, as in tsr__weight */
+    tsr__order row_order;                          /* of B, as in tsr__weight */
     int64_t matrices, matrix; /* the tensors have this many matrices (0: no such dimension) */
     double alpha, scale;
 } tsr__adapter_module;

@@ -120,7 +120,8 @@ static tsr_status read_half(tsr__weight_reader *reader, const tsr__adapter_modul
                                 .row_step = 1,
                                 .matrices = m->matrices,
                                 .matrix = m->matrix,
-                                .interleaved_head = is_b ? m->interleaved_head : 0};
+                                .interleaved_head = is_b ? m->interleaved_head : 0,
+                                .row_order = is_b ? m->row_order : (tsr__order){0}};
     tsr__weight_part part = {.rows = rows, .columns = columns};
     if (p->shard_dim == first) {
         part.first_row = p->offset;

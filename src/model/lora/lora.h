@@ -70,6 +70,7 @@ typedef struct tsr__lora_place {
     char name[TSR__WEIGHT_NAME];
     int64_t first_row, all_rows; /* of the tensor, which several of our weights may share */
     int64_t interleaved_head;    /* as in tsr__weight */
+    tsr__order row_order;        /* the same */
 } tsr__lora_place;
 tsr_status tsr__lora_find_place(const tsr_stack *stack, const tsr__lora_module *module,
                                 int64_t expert, bool gguf, tsr__lora_place *out) TSR_NODISCARD;

@@ -67,10 +67,10 @@ tsr_status tsr__lora_add_module(tsr_lora *lora, int layer, int target, const tsr
     char name[TSR__WEIGHT_NAME];
     tsr__weight place;
     TSR__TRY(find_weight(lora->stack, &module, 0, false, &place, name));
-    if (place.row_order.run > 0)
+    if (lora->dora && place.row_order.run > 0)
         return tsr__fail(TSR_ERR_UNSUPPORTED,
-                         "lora: %s: adapters of q are not supported in attention with a gate; leave "
-                         "q out of the targets",
+                         "lora: %s: magnitudes (DoRA) are not supported for rows that alternate "
+                         "with others",
                          name);
     if (place.matrices > 0)
         return tsr__fail(
@@ -96,6 +96,7 @@ tsr_status tsr__lora_find_place(const tsr_stack *stack, const tsr__lora_module *
     out->first_row = place.first_row;
     out->all_rows = place.all_rows;
     out->interleaved_head = place.interleaved_head;
+    out->row_order = place.row_order;
     return TSR_OK;
 }
 

@@ -60,6 +60,29 @@ static tsr_status need_tensor(saving *s, const char *name, int64_t rows, int64_t
     return tsr_fill(s->lora->stack->stream, added->memory, 0);
 }
 
+/* Keeps runs of rows of a matrix, which have others between them in the tensor of the file. */
+static tsr_status keep_runs(saving *s, const char *name, const tsr__lora_place *place,
+                            const tsr_tensor *matrix)
+{
+    const tsr_layout *layout = tsr_tensor_layout(matrix);
+    const int64_t run = place->row_order.run;
+    saved_tensor *to;
+    TSR__TRY(need_tensor(s, name, place->all_rows, layout->shape[1], &to));
+    tsr_status status = TSR_OK;
+    for (int64_t i = 0; status == TSR_OK && i < layout->shape[0]; i += run) {
+        const int64_t at = place->first_row + tsr__order_in_file(&place->row_order, i);
+        tsr_tensor *from = NULL, *rows = NULL;
+        status = tsr_tensor_slice(matrix, 0, i, i + run, 1, &from);
+        if (status == TSR_OK)
+            status = tsr_tensor_slice(to->memory, 0, at, at + run, 1, &rows);
+        if (status == TSR_OK)
+            status = tsr_copy(s->lora->stack->stream, rows, from);
+        tsr_tensor_destroy(&from);
+        tsr_tensor_destroy(&rows);
+    }
+    return status;
+}
+
 /* Keeps a matrix as rows `first_row` … of a tensor of the file. */
 static tsr_status keep_rows(saving *s, const char *name, int64_t all_rows, int64_t first_row,
                             const tsr_tensor *matrix)
@@ -123,6 +146,8 @@ static tsr_status save_half(saving *s, const tsr__lora_module *m, char which)
         status = keep_magnitudes(s, name, &place, matrix);
     else if (s->writes && m->experts > 0)
         status = keep_experts(s, m, which, matrix);
+    else if (s->writes && !is_a && place.row_order.run > 0)
+        status = keep_runs(s, name, &place, matrix);
     else if (s->writes)
         status =
             keep_rows(s, name, is_a ? m->rank : place.all_rows, is_a ? 0 : place.first_row, matrix);
@@ -323,6 +348,9 @@ static tsr_status add_tensor(gguf_file *f, tsr__weight_source *source, const tsr
     uint64_t offset = 0, size = 0;
     TSR__TRY(tsr__lora_find_place(f->lora->stack, m, 0, true, &place));
     tsr__lora_file_name(&place, true, which, name);
+    if (strncmp(tsr__lora_targets[m->target].ours, "delta_net.", 10) == 0)
+        return tsr__fail(TSR_ERR_UNSUPPORTED,
+                         "lora: tensor %s: GGUF adapters of delta nets are not supported", name);
     if (strcmp(name, last) == 0)
         return TSR_OK;
     strcpy(last, name);

@@ -471,6 +471,12 @@ static int block_of(const tsr_layer *owner, int index)
     return which;
 }
 
+/* Returns whether a part has the same A as the part before it. */
+static bool has_same_a(const tsr__adapter_part *parts, int number)
+{
+    return strcmp(parts[number - 1].name_a, parts[number].name_a) == 0;
+}
+
 tsr_status tsr__adapters_attach(tsr_layer *set, tsr_layer *layer, int count,
                                 const tsr__adapter_part *parts, const uint64_t *seed)
 {
@@ -480,7 +486,10 @@ tsr_status tsr__adapters_attach(tsr_layer *set, tsr_layer *layer, int count,
         TSR__REQUIRE(target, "%s: it has no weight '%s' that can have an adapter", layer->who,
                      parts[i].weight);
         const int ndim = target->parameter[index]->seen.ndim; /* 3: of experts */
+        /* Parts together have either the same A or each its own. */
+        const bool one_a = i + 1 < count && has_same_a(parts, i + 1);
         while (next < count && next - i < TSR__MAX_ADAPTED &&
+               (next == i || has_same_a(parts, next) == one_a) &&
                owner_of(layer, parts[next].weight, &index) == target &&
                target->parameter[index]->seen.ndim == ndim) {
             blocks[next - i] = block_of(target, index);
