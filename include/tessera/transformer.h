@@ -191,6 +191,10 @@ typedef struct tsr_delta_net_params {
     bool reduce_f32;
     int overlap_parts;
     bool deferred;
+    /* Head h of a rank reads key head h % n of the rank's n key heads, so that those that read the
+     * same key head are n apart. Gathered parameters, and initial values, are then in the order of
+     * each rank's heads. */
+    bool tiled_heads;
 } tsr_delta_net_params;
 #define tsr_delta_net_params(...)                                                                  \
     (&(tsr_delta_net_params){.struct_size = sizeof(tsr_delta_net_params), __VA_ARGS__})

@@ -67,6 +67,8 @@ static tsr_status load_one(void *user, const tsr__stack_parameter *p)
     tsr__weight_part part;
     if (p->owner) {
         TSR__TRY(tsr__weight_of(l->weights, p->layer, p->ours, p->parameter, &weight, &part));
+        if (m->kept.tiles)
+            tsr__weight_keep_tiles(&weight, &part);
         TSR__TRY(part.of_experts ? load_experts(l, p, &part)
                                  : load_part(l, &weight, &part, false, p->parameter->tensor));
     } else { /* learned positions, which every rank has in full */

@@ -61,6 +61,8 @@ static tsr_status describe(const tsr_model *m, const tsr__weights *weights, int 
     tsr__weight_part part;
     tsr__stack_own_name(m->stack, layer, ours, p, name);
     TSR__TRY(tsr__weight_of(weights, layer, name, p, &weight, &part));
+    if (m->kept.tiles)
+        tsr__weight_keep_tiles(&weight, &part);
     *out = (joint){
         .count = 1,
         .index = {index},

@@ -70,6 +70,7 @@ static tsr_status create_layers(tsr_model *m, const tsr__weights *weights)
                                                    .norm_dtype = TSR_F32,
                                                    .features = TSR_F32,
                                                    .recompute = m->recompute,
+                                                   .tiled_delta_nets = m->kept.tiles,
                                                    .context = m->context},
                              &m->stack);
 }

@@ -1454,6 +1454,8 @@ typedef struct tsr_delta_net_params {
     int overlap_parts;
    _Bool 
         deferred;
+   _Bool 
+        tiled_heads;
 } tsr_delta_net_params;
 TSR_API tsr_status tsr_delta_net_create(const tsr_delta_net_params *params,
                                                       tsr_layer **out);

@@ -67,6 +67,12 @@ tsr_status tsr__lora_add_module(tsr_lora *lora, int layer, int target, const tsr
     char name[TSR__WEIGHT_NAME];
     tsr__weight place;
     TSR__TRY(find_weight(lora->stack, &module, 0, false, &place, name));
+    const char *ours = tsr__lora_targets[target].ours;
+    if (lora->stack->tiled_delta_nets && strncmp(ours, "delta_net.", 10) == 0)
+        return tsr__fail(TSR_ERR_UNSUPPORTED,
+                         "lora: %s cannot have an adapter, because the model keeps blocks of its "
+                         "GGUF file in which heads are in another order; a dtype or a folder helps",
+                         name);
     if (lora->dora && place.row_order.run > 0)
         return tsr__fail(TSR_ERR_UNSUPPORTED,
                          "lora: %s: magnitudes (DoRA) are not supported for rows that alternate "

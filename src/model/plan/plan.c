@@ -341,12 +341,15 @@ static void add_item(const tsr__kept *kept, const tsr__planned *item, const shar
                      const tsr_model_plan_params *p, ends of, tsr_model_rank_plan *out)
 {
     const tsr_model_layer *layer = tsr__config_layer(kept->config, item->layer);
-    const tsr__weight_part part = part_of(item, s, layer);
+    tsr__weight weight = item->weight;
+    tsr__weight_part part = part_of(item, s, layer);
+    if (kept->tiles)
+        tsr__weight_keep_tiles(&weight, &part);
     const bool is_positions = starts(item->ours, "positions.");
     const tsr_dtype dtype = item->is_f32 ? TSR_F32
                             : item->ndim == 1 || is_positions || item->of_heads
                                 ? kept->others
-                                : tsr__kept_part(kept, &item->weight, &part);
+                                : tsr__kept_part(kept, &weight, &part);
     const uint64_t elements = tsr__weight_part_elements(&part),
                    bytes = tsr__dtype_bytes(dtype, elements);
     const bool is_embedding = starts(item->ours, "embedding.");

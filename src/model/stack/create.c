@@ -143,6 +143,7 @@ static tsr_status create_block(tsr_stack *s, const tsr__stack_options *o, uint64
     tsr_delta_net_params net = delta_net_of(layer);
     tsr_latent_attention_params latent = latent_attention_of(layer);
     attention.norm_epsilon = net.norm_epsilon = latent.norm_epsilon = epsilon;
+    net.tiled_heads = o->tiled_delta_nets;
     attention.norm_dtype = latent.norm_dtype = o->norm_dtype;
     attention.partition = net.partition = latent.partition = &heads;
     attention.init = net.init = latent.init = &init;
@@ -235,6 +236,7 @@ static tsr_status create(tsr_stack *s, const tsr__stack_options *o)
     s->features = o->features;
     s->seed = o->seed;
     s->deviation = o->deviation;
+    s->tiled_delta_nets = o->tiled_delta_nets;
     s->first_layer = o->first_layer;
     s->layer_count = o->layer_count > 0 ? o->layer_count : layers - o->first_layer;
     s->is_first = s->first_layer == 0;

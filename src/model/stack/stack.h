@@ -42,6 +42,7 @@ struct tsr_stack {
     tsr_dtype features; /* of the features between layers */
     int64_t seed;       /* of initial weights */
     float deviation;
+    bool tiled_delta_nets; /* see tsr__kept.tiles */
     int first_layer, layer_count;
     bool is_first, is_last;
     int64_t *vocabulary; /* [ranks]: how the vocabulary is divided */
@@ -81,7 +82,8 @@ typedef struct tsr__stack_options {
     int64_t seed;
     float deviation; /* 0: no initial weights are ever drawn */
     bool recompute, experts_over_data;
-    int64_t context; /* decides about tsr_model_layer.long_rope; 0: the configuration's */
+    bool tiled_delta_nets; /* see tsr__kept.tiles */
+    int64_t context;       /* decides about tsr_model_layer.long_rope; 0: the configuration's */
 } tsr__stack_options;
 tsr_status tsr__stack_create(const tsr__stack_options *options, tsr_stack **out) TSR_NODISCARD;
 

@@ -3,6 +3,7 @@
 #include "model/weights/kept.h"
 
 #include "base/error.h"
+#include "model/config/config.h"
 #include "model/weights/elements.h"
 #include "tensor/dtype.h"
 
@@ -11,6 +12,21 @@
 /* The fewest blocks for each rank with which experts are divided inside, unless the caller says so.
  */
 enum { LEAST_BLOCKS = 4 };
+
+/* Finds out whether blocks of a delta net's output matrix have columns of several heads that are in
+ * tiled order. */
+static tsr_status find_tiles(tsr__kept *k, const tsr__weights *weights)
+{
+    tsr__weight weight;
+    for (int i = 0; k->matrices == 0 && i < k->config->layers; i++) {
+        if (!tsr__config_layer(k->config, i)->delta_net)
+            continue;
+        TSR__TRY(tsr__weight_find(weights, i, "delta_net.o.weight", &weight));
+        if (!tsr__weight_keeps_blocks(&weight, tsr__elements_dtype(weight.file)))
+            k->tiles = true;
+    }
+    return TSR_OK;
+}
 
 tsr_status tsr__kept_choose(const tsr__weights *weights, int ranks, tsr_dtype wanted,
                             tsr_expert_division experts, tsr__kept *out)
@@ -28,6 +44,7 @@ tsr_status tsr__kept_choose(const tsr__weights *weights, int ranks, tsr_dtype wa
                        .matrices = wanted,
                        .experts = experts,
                        .others = wanted};
+    TSR__TRY(find_tiles(out, weights));
     if (tsr__dtype_is_float(wanted))
         return TSR_OK;
     TSR__TRY(tsr__weight_find(weights, -1, "embedding.weight", &embedding));
@@ -42,8 +59,6 @@ static tsr_dtype whole_dtype(const tsr__kept *k, const tsr__weight *weight)
 {
     const tsr_dtype dtype = k->matrices != 0 ? k->matrices : tsr__elements_dtype(weight->file);
     const int64_t block = (int64_t)tsr__dtype_block(dtype);
-    if (k->matrices == 0 && !tsr__weight_keeps_blocks(weight, dtype))
-        return k->others;
     return weight->columns % block == 0 ? dtype : k->others;
 }
 
@@ -52,6 +67,8 @@ tsr_dtype tsr__kept_part(const tsr__kept *k, const tsr__weight *weight,
 {
     const tsr_dtype dtype = whole_dtype(k, weight);
     const int64_t block = (int64_t)tsr__dtype_block(dtype);
+    if (k->matrices == 0 && !tsr__weight_keeps_blocks(weight, dtype))
+        return k->others;
     return part->first_column % block == 0 && part->columns % block == 0 ? dtype : k->others;
 }
 
@@ -92,7 +109,9 @@ tsr_status tsr__kept_align_heads(const tsr__kept *k, const tsr__weights *weights
     if (net) {
         int64_t of_net;
         TSR__TRY(largest_block(k, weights, kind, "delta_net.o.weight", &of_net));
-        *out = align_units(k, net->key_heads, net->heads / net->key_heads * net->value_dim, of_net);
+        /* In tiled order, a rank's key heads have each of their heads as consecutive columns. */
+        *out = align_units(k, net->key_heads,
+                           (k->tiles ? 1 : net->heads / net->key_heads) * net->value_dim, of_net);
         return TSR_OK;
     }
     const bool of_kv = layer->kv_heads >= k->ranks;

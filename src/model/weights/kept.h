@@ -9,6 +9,9 @@ typedef struct tsr__kept {
     int ranks;
     tsr_dtype matrices; /* the dtype of all matrices, as far as possible; 0: as in the files */
     tsr_expert_division experts;
+    /* Delta nets keep the tiled order of heads that the files have, because blocks of the output
+     * product's matrix have columns of several heads. */
+    bool tiles;
     tsr_dtype others; /* the dtype of biases, of learned positions, and of matrices whose blocks
                        * cannot be divided */
 } tsr__kept;

@@ -490,13 +490,14 @@ int64_t tsr__order_in_file(const tsr__order *o, int64_t i)
     if (o->run == 0)
         return i;
     const int64_t group = o->run * o->runs;
-    return i / group * o->group_step + i % group / o->run * o->run_step + i % o->run;
+    return o->first + i / group * o->group_step + i % group / o->run * o->run_step + i % o->run;
 }
 
 bool tsr__weight_keeps_blocks(const tsr__weight *w, tsr_dtype dtype)
 {
+    const int64_t block = (int64_t)tsr__dtype_block(dtype);
     return tsr__elements_dtype(w->file) != dtype ||
-           w->column_order.run % (int64_t)tsr__dtype_block(dtype) == 0;
+           (w->column_order.run % block == 0 && w->column_order.first % block == 0);
 }
 
 /* If gate and up of experts have the same name, they are halves of the rows of one tensor, or
@@ -581,6 +582,26 @@ static void place_delta_net(const tsr__weights *w, const tsr_model_delta_net *ne
         out->row_order = tiled_order(w, net, 1);
         out->minus_exp = w->files->gguf && strcmp(what, "a_log") == 0;
     }
+}
+
+/* Changes the order of rows or columns *start … *start + count − 1, and *start. Of each of the
+ * `runs` heads of a key head, the file has those of the rank's key heads one after another. */
+static void keep_tiles(tsr__order *order, int64_t *start, int64_t count)
+{
+    const int64_t unit = order->run, group = unit * order->runs,
+                  first = *start / (group > 0 ? group : 1) * unit;
+    if (order->runs < 2 || count == 0 || *start % group != 0 || count % group != 0)
+        return;
+    const int64_t own = count / order->runs, all = order->run_step;
+    *order = own == all ? (tsr__order){0}
+                        : (tsr__order){.run = own, .runs = 1, .group_step = all, .first = first};
+    *start = 0;
+}
+
+void tsr__weight_keep_tiles(tsr__weight *w, tsr__weight_part *part)
+{
+    keep_tiles(&w->row_order, &part->first_row, part->rows);
+    keep_tiles(&w->column_order, &part->first_column, part->columns);
 }
 
 /* If q and the gate of attention's output have the same name, the rows of a head of q are followed

@@ -21,10 +21,10 @@ typedef enum tsr__expert_tensors {
 } tsr__expert_tensors;
 
 /* The order in which a file has rows or columns: number i of ours is number
- * i / (run · runs) · group_step + i / run % runs · run_step + i % run of the file's. */
+ * first + i / (run · runs) · group_step + i / run % runs · run_step + i % run of the file's. */
 typedef struct tsr__order {
     int64_t run; /* those that follow each other in both; 0: the orders are the same */
-    int64_t runs, run_step, group_step;
+    int64_t runs, run_step, group_step, first;
 } tsr__order;
 
 int64_t tsr__order_in_file(const tsr__order *order, int64_t index);
@@ -99,6 +99,11 @@ typedef struct tsr__weight_part {
     bool of_experts; /* the parameter has a matrix for each expert, of which the rank has these: */
     int64_t first_expert, experts;
 } tsr__weight_part;
+
+/* Changes the order of a weight of a delta net whose heads are in tiled order in the file, and the
+ * place of a rank's part in it, to the rank's heads in tiled order: head h of a rank reads key head
+ * h % n of its n. Blocks of columns can then stay as they are. Does nothing to other weights. */
+void tsr__weight_keep_tiles(tsr__weight *weight, tsr__weight_part *part);
 
 /* Returns whether a weight can be kept in this block format: with the blocks of the file, if these
  * are of the same format, or with new ones. */

@@ -170,7 +170,8 @@ static tsr_status run_heads(const tsr__delta_net *net, tsr__temps *temps, const 
     TSR__TRY(tsr__delta_gates_forward(stream, &gates, to->beta, to->decay));
     TSR__TRY(split_convolved(net, temps, to->convolved, &rule));
     return tsr_delta_rule(stream, to->heads, NULL, rule.q, rule.k, rule.v, to->beta, to->decay,
-                          tsr_delta_rule_params(.starts = starts, .norm_epsilon = UNIT_EPSILON));
+                          tsr_delta_rule_params(.starts = starts, .norm_epsilon = UNIT_EPSILON,
+                                                .tiled_heads = net->tiled_heads));
 }
 
 /* Computes the norm and the gate of the heads: *out [.., tokens, heads · value_dim], with the first
@@ -477,7 +478,8 @@ static tsr_status rule_backward(const delta_backward *b, const tsr_tensor *dhead
     TSR__TRY(tsr_delta_rule_grad(
         stream, tsr_delta_rule_grads(.dq = d.q, .dk = d.k, .dv = d.v, .dbeta = dbeta, .dg = ddecay),
         dheads, NULL, in.q, in.k, in.v, beta, decay,
-        tsr_delta_rule_params(.starts = b->saved->starts, .norm_epsilon = UNIT_EPSILON)));
+        tsr_delta_rule_params(.starts = b->saved->starts, .norm_epsilon = UNIT_EPSILON,
+                              .tiled_heads = b->net->tiled_heads)));
     TSR__TRY(gates_backward(b, dbeta, ddecay));
     return conv_backward(b, dconvolved);
 }

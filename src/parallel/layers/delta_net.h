@@ -28,6 +28,7 @@ typedef struct tsr__delta_net {
     int64_t key_dim, value_dim;
     int64_t taps;
     float norm_epsilon;
+    bool tiled_heads;
     /* [ranks]: how the features of q and k, those of v, and the heads are divided */
     int64_t *key_sizes, *value_sizes, *head_sizes;
     const tsr__documents *documents; /* of the rows of forward passes; NULL: rows are documents */

@@ -242,6 +242,7 @@ static tsr_status init_delta_net(tsr__delta_net *net, delta_plan *p)
     net->key_dim = p->params.key_dim;
     net->value_dim = p->params.value_dim;
     net->taps = p->params.taps;
+    net->tiled_heads = p->params.tiled_heads;
     TSR__TRY(add_parameters(net, p));
     TSR__TRY(create_input(net, p));
     return create_output(net, p);
