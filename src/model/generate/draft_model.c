@@ -3,12 +3,17 @@
  *
  * The draft_model has a cache of its own, with the tokens of the same sequences. It lags behind: it
  * computes the tokens that a sequence has got since only when drafts of it are wanted. Drafts that
- * were not chosen are taken from its cache then. */
+ * were not chosen are taken from its cache then.
+ *
+ * On one rank, the device chooses the drafts that are not drawn, and the next pass reads them from
+ * its memory, so that the host waits once for all drafts. */
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/choice.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "gpu/internal.h"
 #include "model/generate/draft.h"
 #include "model/model.h"
 
@@ -30,7 +35,17 @@ struct tsr__draft_model {
     known_text *texts;     /* [sequences] */
     float *logits;         /* [TSR__DRAFT_SEQUENCES, MOST_NEW, vocabulary] */
     double *probabilities; /* [sequences, most drafts, vocabulary]; NULL: drafts are not drawn */
+    /* [TSR__DRAFT_SEQUENCES] of each draft: the tokens that the device has chosen; NULL: it does
+     * not
+     */
+    tsr_tensor *chosen[TSR_MAX_DRAFT_TOKENS];
 };
+
+static void forget_chain(tsr__draft_model *d)
+{
+    for (int i = 0; i < TSR_MAX_DRAFT_TOKENS; i++)
+        tsr_tensor_destroy(&d->chosen[i]);
+}
 
 void tsr__draft_model_destroy(tsr__draft_model **model)
 {
@@ -38,6 +53,7 @@ void tsr__draft_model_destroy(tsr__draft_model **model)
     if (!d)
         return;
     tsr_kv_cache_destroy(&d->cache);
+    forget_chain(d);
     tsr__free(d->texts);
     tsr__free(d->logits);
     tsr__free(d->probabilities);
@@ -67,6 +83,9 @@ tsr_status tsr__draft_model_create(const tsr_generator *g, tsr__draft_model **ou
                             : TSR_ERR_NO_MEMORY;
     if (status == TSR_OK)
         status = tsr__generator_create_cache(g, d->model, &d->cache);
+    for (size_t i = 0; i < most && status == TSR_OK && tsr_group_size(d->model->group) == 1; i++)
+        status = tsr_tensor_create_host(d->model->device, TSR_I32, 1,
+                                        (int64_t[]){TSR__DRAFT_SEQUENCES}, &d->chosen[i]);
     for (size_t i = 0; i < sequences && status == TSR_OK; i++)
         status = tsr_kv_cache_add(d->cache, -1, &d->texts[i].cache);
     if (status != TSR_OK) {
@@ -244,6 +263,142 @@ static tsr_status find(tsr_generator *g, int rows, tsr__draft_text **some)
     }
 }
 
+/* Drafts that the device chooses ------------------------------------------------------------- */
+
+/* Records the choice of the most likely tokens after features [rows, 1, width]: `results` and *ids
+ * [rows, 1]. */
+static tsr_status record_choice(const tsr_model *m, int rows, const tsr_tensor *features,
+                                const tsr_tensor *results, tsr_tensor **ids)
+{
+    const int64_t shape[2] = {rows, m->config->vocabulary};
+    struct tsr_choice_words choices[TSR__DRAFT_SEQUENCES];
+    tsr_tensor *own = NULL, *flat = NULL, *wide = NULL, *some = NULL;
+    for (int i = 0; i < rows; i++) {
+        TSR__TRY(tsr__sampling_choice(tsr_sampling_params(.temperature = 0), 0, 0, &choices[i]));
+        choices[i].seen_row = (uint32_t)i;
+    }
+    tsr_status status = tsr__stack_head_after_blocks(m->stack, features, &own);
+    if (status == TSR_OK)
+        status = tsr_tensor_reshape(own, 2, shape, &flat);
+    if (status == TSR_OK && tsr_tensor_layout(flat)->dtype != TSR_F32) {
+        status = tsr_tensor_create(m->device, TSR_F32, 2, shape, &wide);
+        if (status == TSR_OK)
+            status = tsr_copy(m->stream, wide, flat);
+    }
+    if (status == TSR_OK)
+        status = tsr_tensor_slice(results, 0, 0, rows, 1, &some);
+    if (status == TSR_OK)
+        status = tsr_tensor_create(m->device, TSR_I32, 2, (int64_t[]){rows, 1}, ids);
+    if (status == TSR_OK)
+        status = tsr__choose(m->stream, *ids, some, NULL, wide ? wide : flat, choices);
+    tsr_tensor_destroy(&own);
+    tsr_tensor_destroy(&flat);
+    tsr_tensor_destroy(&wide);
+    tsr_tensor_destroy(&some);
+    return status;
+}
+
+/* Records a pass of one token of each of `rows` sequences, *ids, and the choice of the next ones,
+ * which *ids become. */
+static tsr_status record_pass(const tsr__draft_model *d, int rows, const int *cached,
+                              const tsr_tensor *results, tsr_tensor **ids)
+{
+    const int64_t counts[TSR__DRAFT_SEQUENCES] = {1, 1, 1, 1, 1, 1, 1, 1};
+    tsr_tensor *features = NULL, *next = NULL;
+    TSR__TRY(tsr_kv_cache_begin(d->cache, rows, cached, counts, NULL));
+    tsr_status status = tsr__stack_blocks_cached(d->model->stack, *ids, d->cache, &features);
+    if (status == TSR_OK)
+        status = record_choice(d->model, rows, features, results, &next);
+    tsr_tensor_destroy(&features);
+    tsr_tensor_destroy(ids);
+    *ids = next;
+    return status;
+}
+
+/* Computes the tokens of texts that have more than one to compute, without their last ones. */
+static tsr_status feed_firsts(tsr_generator *g, int rows, tsr__draft_text **some)
+{
+    tsr__draft_model *d = g->drafts->model;
+    int cached[TSR__DRAFT_SEQUENCES], count = 0;
+    int64_t counts[TSR__DRAFT_SEQUENCES];
+    int32_t ids[TSR__DRAFT_SEQUENCES];
+    for (int i = 0; i < rows; i++) {
+        known_text *t = &d->texts[some[i]->number];
+        if (some[i]->length - t->seen < MOST_NEW)
+            continue;
+        cached[count] = t->cache;
+        counts[count] = 1;
+        ids[count++] = g->sequences[some[i]->number].tokens[t->seen++];
+    }
+    return count > 0 ? run_pass(d, count, cached, 1, counts, ids, NULL) : TSR_OK;
+}
+
+/* Records the passes that find `most` drafts of each text, and submits them. */
+static tsr_status record_chain(tsr_generator *g, int rows, tsr__draft_text **some, int most)
+{
+    tsr__draft_model *d = g->drafts->model;
+    const tsr_model *m = d->model;
+    int cached[TSR__DRAFT_SEQUENCES];
+    int32_t last[TSR__DRAFT_SEQUENCES];
+    tsr_tensor *ids = NULL;
+    TSR__TRY(feed_firsts(g, rows, some));
+    for (int i = 0; i < rows; i++) {
+        known_text *t = &d->texts[some[i]->number];
+        cached[i] = t->cache;
+        last[i] = g->sequences[some[i]->number].tokens[t->seen];
+    }
+    TSR__TRY(tsr_tensor_create(m->device, TSR_I32, 2, (int64_t[]){rows, 1}, &ids));
+    tsr_status status = tsr_tensor_upload(m->stream, ids, last, (uint64_t)rows * sizeof *last);
+    for (int t = 0; t < most && status == TSR_OK; t++)
+        status = record_pass(d, rows, cached, d->chosen[t], &ids);
+    tsr_tensor_destroy(&ids);
+    return status == TSR_OK ? tsr_stream_submit(m->stream) : status;
+}
+
+/* Reads the drafts. Those that follow a row of logits that are not finite are none. */
+static tsr_status read_chain(tsr__draft_model *d, int rows, tsr__draft_text **some, int most)
+{
+    TSR__TRY(tsr_stream_wait(d->model->stream));
+    for (int i = 0; i < rows; i++) {
+        known_text *known = &d->texts[some[i]->number];
+        known->seen = some[i]->length;
+        for (int t = 0; t < most && some[i]->count == t; t++) {
+            void *results;
+            TSR__TRY(tsr_tensor_map(d->chosen[t], &results));
+            const int32_t token = ((const int32_t *)results)[i];
+            if (token >= 0)
+                some[i]->ids[some[i]->count++] = token;
+            if (token >= 0 && t < most - 1)
+                known->drafts[known->draft_count++] = token;
+        }
+    }
+    return TSR_OK;
+}
+
+/* Finds drafts of which none is drawn, without waiting for each. *done is false if the device
+ * cannot choose them; the cache is as before then. */
+static tsr_status find_by_chain(tsr_generator *g, int rows, tsr__draft_text **some, bool *done)
+{
+    tsr__draft_model *d = g->drafts->model;
+    int most = TSR_MAX_DRAFT_TOKENS;
+    for (int i = 0; i < rows; i++) {
+        if (some[i]->drawn || !d->chosen[0])
+            return TSR_OK;
+        most = some[i]->most < most ? some[i]->most : most;
+    }
+    const tsr_status status = record_chain(g, rows, some, most);
+    if (status == TSR_ERR_UNSUPPORTED) {
+        tsr__log(TSR_LOG_WARNING, "generator: the host chooses the drafts: %s", tsr_last_error());
+        forget_chain(d);
+        for (int i = 0; i < rows; i++)
+            truncate(d, &d->texts[some[i]->number], d->texts[some[i]->number].seen);
+        return TSR_OK;
+    }
+    TSR__TRY(status);
+    *done = true;
+    return read_chain(d, rows, some, most);
+}
+
 /* Returns how many pages a text needs that it does not have. */
 static int64_t pages_lacking(const tsr_generator *g, const tsr__draft_text *text)
 {
@@ -282,7 +437,10 @@ tsr_status tsr__draft_model_find(tsr_generator *g, int count, tsr__draft_text *t
     }
     const uint64_t lag = tsr__now_ns() - start;
     all->lag_ns += lag;
-    if (rows > 0)
+    bool done = rows == 0;
+    if (!done)
+        TSR__TRY(find_by_chain(g, rows, some, &done));
+    if (!done)
         TSR__TRY(find(g, rows, some));
     all->find_ns = tsr__now_ns() - start - lag;
     g->stats.draft_ns += lag + all->find_ns;
