@@ -37,6 +37,7 @@ typedef struct bench_model_options {
     tsr_dtype dtype, cache_dtype;
     int64_t prompt_tokens, generate, repetitions, prefill, sequences;
     cli_stages stages;
+    cli_draft draft;
     bool allow_int8, kernels;
     tsr_precision precision;
     double timeout;
@@ -55,7 +56,8 @@ typedef struct bench_model_rank {
 } bench_model_rank;
 
 /* One of the tests. Names such as pp512, tg128 and 4xtg128 mean: process a prompt of 512 tokens,
- * generate 128 tokens, and generate 128 tokens in each of 4 sequences. */
+ * generate 128 tokens, and generate 128 tokens in each of 4 sequences. With --draft, tg128+draft
+ * generates with drafts. */
 typedef struct bench_model_test {
     char name[32];
     bool generates;
@@ -67,9 +69,11 @@ typedef struct bench_model_test {
     /* Of rank 0, for a step that generates a token in each sequence: batches submitted to the
      * device, waits of the host, and those after which the device had no work left */
     double submissions, waits, idle_waits;
+    bool drafts;                 /* generates with --draft */
+    tsr_generator_stats drafted; /* of rank 0, of all repetitions and the one that is not timed */
 } bench_model_test;
 
-#define BENCH_MODEL_TESTS 2
+#define BENCH_MODEL_TESTS 3
 
 /* The commands of one pass through the model, as --kernels prints them. */
 typedef struct bench_model_kernels {

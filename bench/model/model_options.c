@@ -46,6 +46,10 @@ static const cli_option options[] = {
      "divide the model by the speed of ranks, such as 3,1, or by a measurement: 'measured' "
      "(default: evenly)",
      .read = cli_read_rates, .user = &chosen.stages.rates},
+    {"draft", "HOW",
+     "also generate with drafts, as 'tessera generate' does: 'ngram', 'ngram:N', MODEL or MODEL:N; "
+     "the model is on rank 0",
+     .read = cli_read_draft, .user = &chosen.draft},
     {"allow-int8", NULL,
      "round activations to 8 bits where a GPU multiplies them faster, for q4_0, q5_0 and q8_0",
      .flag = &chosen.allow_int8},

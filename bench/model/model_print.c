@@ -1,4 +1,5 @@
 /* The output of tessera bench model: tables as text, Markdown and CSV, and JSON. */
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -144,6 +145,20 @@ static void write_table(const bench_model_report *report, bench_format format, F
     cli_table_destroy(&table);
 }
 
+static void write_drafts(const bench_model_report *report, FILE *out)
+{
+    for (int i = 0; i < report->test_count; i++) {
+        const bench_model_test *test = &report->tests[i];
+        const tsr_generator_stats *s = &test->drafted;
+        if (test->drafts)
+            fprintf(out,
+                    "\n%s: %" PRIu64 " of %" PRIu64 " drafts were right; %" PRIu64
+                    " passes with drafts, %" PRIu64 " without\n",
+                    test->name, s->accepted_tokens, s->drafted_tokens, s->drafted_passes,
+                    s->plain_passes);
+    }
+}
+
 static void add_if(cli_table *table, bool known, double value)
 {
     if (known)
@@ -242,6 +257,13 @@ static void add_test(json_t *object, const bench_model_report *report, const ben
         cli_json_real(object, "submissions_per_step", test->submissions);
         cli_json_real(object, "waits_per_step", test->waits);
         cli_json_real(object, "idle_waits_per_step", test->idle_waits);
+        if (test->drafts) {
+            cli_json_u64(object, "drafted_tokens", test->drafted.drafted_tokens);
+            cli_json_u64(object, "accepted_tokens", test->drafted.accepted_tokens);
+            cli_json_u64(object, "drafted_passes", test->drafted.drafted_passes);
+            cli_json_u64(object, "plain_passes", test->drafted.plain_passes);
+            cli_json_real(object, "draft_s", (double)test->drafted.draft_ns * 1e-9);
+        }
     } else {
         cli_json_null(object, "weight_bytes_per_s");
         cli_json_null(object, "memory_fraction");
@@ -269,6 +291,7 @@ void bench_model_write(const bench_model_report *report, bench_format format, FI
         write_csv(report, out);
     else {
         write_table(report, format, out);
+        write_drafts(report, out);
         bench_model_write_kernels(report, format, out);
     }
 }

@@ -28,6 +28,8 @@ typedef struct job {
     tsr_comm *stages;     /* the ranks with the same place in all stages; NULL: one stage */
     tsr_model_file *file; /* until the model is open */
     tsr_model *model;
+    tsr_group *draft_group;
+    tsr_model *draft_model; /* of --draft; NULL: this rank has none */
     tsr_generator *generator;
     int rank;
     int32_t *prompt; /* [prompt_tokens, or more] */
@@ -168,6 +170,22 @@ static bool open_model(job *j)
     return true;
 }
 
+/* Opens the model of --draft on the rank that chooses the tokens: rank 0 of the last stage. */
+static bool open_draft(job *j)
+{
+    const bench_model_options *o = j->options;
+    const bool last = j->stages == NULL || tsr_comm_rank(j->stages) == tsr_comm_size(j->stages) - 1;
+    tsr_model_file *file = NULL;
+    if (o->draft.from != TSR_DRAFT_MODEL || !last || tsr_group_rank(j->group) != 0)
+        return true;
+    BENCH_TRY(of(j), tsr_group_create(NULL, j->context.stream, NULL, &j->draft_group));
+    BENCH_TRY(of(j), tsr_model_file_open(o->draft.path, &file));
+    const tsr_status status =
+        tsr_model_open(file, tsr_model_params(.group = j->draft_group), &j->draft_model);
+    tsr_model_file_close(&file);
+    return bench_passed(of(j), status, "tsr_model_open");
+}
+
 static bool open_job(job *j)
 {
     bench_model_options *o = j->options;
@@ -184,7 +202,7 @@ static bool open_job(job *j)
                          tsr_group_params(.allow_int8 = o->allow_int8, .precision = o->precision),
                          &j->group, &j->stages));
     const bool has_file = open_file(j);
-    return check_contexts(j) && open_model(j) && has_file;
+    return check_contexts(j) && open_model(j) && has_file && open_draft(j);
 }
 
 static void close_job(job *j)
@@ -197,9 +215,12 @@ static void close_job(job *j)
     free(j->prompt);
     free(j->tokens);
     free(j->numbers);
+    free(j->options->draft.path);
     tsr_generator_destroy(&j->generator);
+    tsr_model_close(&j->draft_model);
     tsr_model_close(&j->model);
     tsr_model_file_close(&j->file);
+    tsr_group_destroy(&j->draft_group);
     tsr_group_destroy(&j->group);
     tsr_comm_destroy(&j->stages);
     bench_finish(&j->context);
@@ -245,7 +266,7 @@ static void look_at(void *user, int sequence, int64_t position, const float *log
         seen->wrong_at = position;
 }
 
-static bool generator_for(job *j, int sequences, int64_t context, logits_seen *seen)
+static bool generator_for(job *j, int sequences, int64_t context, bool drafts, logits_seen *seen)
 {
     const bench_model_options *o = j->options;
     tsr_generator_destroy(&j->generator);
@@ -253,6 +274,9 @@ static bool generator_for(job *j, int sequences, int64_t context, logits_seen *s
                          tsr_generator_params(.model = j->model, .sequences = sequences,
                                               .context = context, .cache_dtype = o->cache_dtype,
                                               .prefill = o->prefill,
+                                              .draft = drafts ? o->draft.from : TSR_DRAFT_NONE,
+                                              .draft_tokens = drafts ? o->draft.tokens : 0,
+                                              .draft_model = drafts ? j->draft_model : NULL,
                                               .logits = seen != NULL ? look_at : NULL, .user = seen,
                                               .logits_positions = seen != NULL ? context : 0),
                          &j->generator));
@@ -309,7 +333,7 @@ static bool verify(job *j)
     const int64_t prompt = context > 2 * VERIFIED_PROMPT ? VERIFIED_PROMPT : 1;
     const int64_t tokens = context > 2 * VERIFIED_PROMPT ? VERIFIED_TOKENS : 1;
     logits_seen seen = {.vocabulary = j->report.config->vocabulary, .wrong_at = -1};
-    if (!generator_for(j, 1, prompt + tokens, &seen))
+    if (!generator_for(j, 1, prompt + tokens, false, &seen))
         return false;
     snprintf(j->doing, sizeof j->doing, "verifying");
     for (int run = 0; run < 2; run++) {
@@ -389,13 +413,14 @@ static void show_repetition(job *j, const bench_model_test *test, int i, double 
     bench_progress_show(&j->context.progress, j->doing);
 }
 
-static bool measure_passes(job *j, bool generates, int64_t tokens)
+static bool measure_passes(job *j, bool generates, bool drafts, int64_t tokens)
 {
     bench_model_test *test = &j->report.tests[j->report.test_count++];
     const int count = (int)j->options->repetitions,
               sequences = generates ? (int)j->options->sequences : 1;
     double waited = 0, all = 0, one_waited, one;
     *test = (bench_model_test){.generates = generates,
+                               .drafts = drafts,
                                .tokens = tokens * sequences,
                                .sequences = sequences,
                                .count = count,
@@ -404,15 +429,15 @@ static bool measure_passes(job *j, bool generates, int64_t tokens)
     int used = 0;
     if (sequences > 1)
         used = snprintf(test->name, sizeof test->name, "%dx", sequences);
-    snprintf(test->name + used, sizeof test->name - (size_t)used, "%s%lld", generates ? "tg" : "pp",
-             (long long)tokens);
+    snprintf(test->name + used, sizeof test->name - (size_t)used, "%s%lld%s",
+             generates ? "tg" : "pp", (long long)tokens, drafts ? "+draft" : "");
     show_repetition(j, test, -1,
                     generates ? j->generated_token * (double)tokens
                               : j->prompt_token * (double)tokens);
     /* A sequence has one token of the prompt, one that is not timed, and the timed ones. The last
      * one needs no room, because it does not go through the model. */
-    if (!generator_for(j, sequences, generates ? tokens + 1 : tokens, NULL) ||
-        !repeat(j, test, true, &one, &one_waited))
+    if (!generator_for(j, sequences, generates ? tokens + 1 : tokens, drafts, NULL) ||
+        !repeat(j, test, !drafts, &one, &one_waited))
         return false;
     for (int i = 0; i < count; i++) {
         show_repetition(j, test, i, i > 0 ? test->seconds[i - 1] : one);
@@ -423,6 +448,7 @@ static bool measure_passes(job *j, bool generates, int64_t tokens)
     }
     tsr_generator_stats stats = TSR_INIT(tsr_generator_stats);
     BENCH_TRY(of(j), tsr_generator_get_stats(j->generator, &stats));
+    test->drafted = stats;
     const double passes = (double)stats.generated_tokens / sequences;
     if (passes > 0) {
         test->submissions = (double)stats.generated_submissions / passes;
@@ -456,8 +482,11 @@ static bool measure_all(job *j)
                           j->prompt_token * (double)(o->prompt_tokens * (o->repetitions + 1)) +
                               generation_seconds(j));
     if (!measure_memory(j, false) ||
-        (o->prompt_tokens > 0 && !measure_passes(j, false, o->prompt_tokens)) ||
-        (o->generate > 0 && !measure_passes(j, true, o->generate)) || !measure_memory(j, true))
+        (o->prompt_tokens > 0 && !measure_passes(j, false, false, o->prompt_tokens)) ||
+        (o->generate > 0 && !measure_passes(j, true, false, o->generate)) ||
+        (o->generate > 0 && o->draft.from != TSR_DRAFT_NONE &&
+         !measure_passes(j, true, true, o->generate)) ||
+        !measure_memory(j, true))
         return false;
     j->report.rank = cli_alloc((size_t)j->report.ranks, sizeof *j->report.rank);
     return gather(j, &j->own, j->report.rank, sizeof j->own);
@@ -495,7 +524,7 @@ static bool profile_kernels(job *j)
     snprintf(token_name, sizeof token_name, "token after %" PRId64, prompt);
     snprintf(j->doing, sizeof j->doing, "counting the commands of kernels");
     bench_progress_show(&j->context.progress, j->doing);
-    if (!generator_for(j, 1, prompt + 1, NULL))
+    if (!generator_for(j, 1, prompt + 1, false, NULL))
         return false;
     for (int run = 0; run < 2; run++) {
         const bool counts = run == 1;

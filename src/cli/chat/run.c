@@ -72,7 +72,7 @@ static tsr_status open_chat(chat *c)
     return tsr_generator_create(
         tsr_generator_params(.model = c->job.model, .sequences = 1, .context = c->context,
                              .cache_dtype = o->cache_dtype, .prefill = o->prefill,
-                             .draft = o->draft.from, .draft_tokens = o->draft.tokens,
+                             .draft = o->draft.of.from, .draft_tokens = o->draft.of.tokens,
                              .draft_model = c->job.draft_model,
                              .rejection_sampling = o->draft.rejection),
         &c->generator);

@@ -60,8 +60,8 @@ static tsr_status create_generator(job *j)
                              .context = j->base.context, .cache_dtype = o->cache_dtype,
                              .prefill = o->prefill, .logits = keep_logits, .user = j,
                              .logits_positions = generate_chosen.logits,
-                             .log_probabilities = generate_chosen.json, .draft = o->draft.from,
-                             .draft_tokens = o->draft.tokens, .draft_model = j->base.draft_model,
+                             .log_probabilities = generate_chosen.json, .draft = o->draft.of.from,
+                             .draft_tokens = o->draft.of.tokens, .draft_model = j->base.draft_model,
                              .rejection_sampling = o->draft.rejection),
         &j->generator);
 }

@@ -21,7 +21,7 @@ static bool same_tokens(inference_job *j, const tsr_tokenizer *tokenizer,
     if (count != of_draft) {
         snprintf(j->problem, sizeof j->problem,
                  "--draft %s: its tokenizer has %" PRId32 " tokens, that of the model %" PRId32,
-                 inference_chosen.draft.path, of_draft, count);
+                 inference_chosen.draft.of.path, of_draft, count);
         return false;
     }
     for (int32_t id = 0; id < count; id++) {
@@ -33,7 +33,7 @@ static bool same_tokens(inference_job *j, const tsr_tokenizer *tokenizer,
             continue;
         snprintf(j->problem, sizeof j->problem,
                  "--draft %s: token %" PRId32 " is '%.*s', but that of the model is '%.*s'",
-                 inference_chosen.draft.path, id, b.size_bytes < 80 ? (int)b.size_bytes : 80,
+                 inference_chosen.draft.of.path, id, b.size_bytes < 80 ? (int)b.size_bytes : 80,
                  b.text, a.size_bytes < 80 ? (int)a.size_bytes : 80, a.text);
         return false;
     }
@@ -50,7 +50,7 @@ static tsr_status check_vocabulary(inference_job *j, const tsr_tokenizer *tokeni
     if (got != wanted) {
         snprintf(j->problem, sizeof j->problem,
                  "--draft %s: its vocabulary has %" PRId64 " tokens, that of the model %" PRId64,
-                 inference_chosen.draft.path, got, wanted);
+                 inference_chosen.draft.of.path, got, wanted);
         return TSR_ERR_INVALID;
     }
     const bool both = tokenizer != NULL && tsr_model_file_open_tokenizer(file, &draft) == TSR_OK;
@@ -76,17 +76,17 @@ tsr_status inference_open_draft(inference_job *j, const tsr_tokenizer *tokenizer
     const inference_draft *draft = &inference_chosen.draft;
     const bool all = draft->ranks == INFERENCE_DRAFT_ALL;
     tsr_model_file *file = NULL;
-    if (draft->from != TSR_DRAFT_MODEL || (!all && !chooses(j)))
+    if (draft->of.from != TSR_DRAFT_MODEL || (!all && !chooses(j)))
         return TSR_OK;
     tsr_status status = TSR_OK;
     if (!all && tsr_group_size(j->group) > 1)
         status = tsr_group_create(NULL, j->stream, NULL, &j->draft_group);
     if (status == TSR_OK)
-        status = tsr_model_file_open(draft->path, &file);
+        status = tsr_model_file_open(draft->of.path, &file);
     if (status == TSR_OK)
         status = open_draft(j, tokenizer, file, sequences);
     tsr_model_file_close(&file);
     if (status != TSR_OK && j->problem[0] == '\0')
-        snprintf(j->problem, sizeof j->problem, "--draft %s: %s", draft->path, tsr_last_error());
+        snprintf(j->problem, sizeof j->problem, "--draft %s: %s", draft->of.path, tsr_last_error());
     return status;
 }

@@ -17,11 +17,9 @@ typedef enum inference_draft_ranks {
     INFERENCE_DRAFT_ALL  /* all of them divide it */
 } inference_draft_ranks;
 
-/* Where drafts of the next tokens come from, and how many a pass has; 0: the default. */
+/* Where drafts come from. */
 typedef struct inference_draft {
-    tsr_draft from;
-    int tokens;
-    char *path; /* of the model; free it with free() */
+    cli_draft of;
     inference_draft_ranks ranks;
     bool rejection;
 } inference_draft;
@@ -107,7 +105,7 @@ extern inference_options inference_chosen;
      "compute several tokens in one pass, up to N: those that followed the same text before "      \
      "('ngram' or 'ngram:N'), or those of a small model with the same vocabulary (MODEL or "       \
      "MODEL:N) (default: none); the text is the same",                                             \
-     .read = inference_read_draft, .user = &inference_chosen.draft},                               \
+     .read = cli_read_draft, .user = &inference_chosen.draft.of},                               \
     {"draft-ranks", "WHICH",                                                                       \
      "the model of --draft is on one rank, which sends its drafts, or is divided over all "        \
      "(default: one)",                                                                             \
@@ -165,8 +163,7 @@ extern char inference_format_help[600];
 void inference_list_formats(void);
 bool inference_read_format(void *user, const char *text, char *problem, size_t size);
 
-/* Read --draft and --draft-ranks into an inference_draft. */
-bool inference_read_draft(void *user, const char *text, char *problem, size_t size);
+/* Reads --draft-ranks into an inference_draft. */
 bool inference_read_draft_ranks(void *user, const char *text, char *problem, size_t size);
 /* Returns what is wrong with options that have been read, or NULL. */
 const char *inference_check_draft(void);

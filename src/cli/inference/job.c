@@ -204,7 +204,7 @@ static tsr_status load_adapters(inference_job *j)
 static tsr_status open_draft(inference_job *j, int sequences)
 {
     tsr_tokenizer *tokenizer = NULL;
-    if (inference_chosen.draft.from != TSR_DRAFT_MODEL)
+    if (inference_chosen.draft.of.from != TSR_DRAFT_MODEL)
         return TSR_OK;
     (void)!inference_open_tokenizer(&tokenizer); /* the model may have none */
     const tsr_status status = inference_open_draft(j, tokenizer, sequences);

@@ -73,8 +73,8 @@ void inference_free_adapters(void)
         free(inference_chosen.adapters[i].path);
     }
     inference_chosen.adapter_count = 0;
-    free(inference_chosen.draft.path);
-    inference_chosen.draft.path = NULL;
+    free(inference_chosen.draft.of.path);
+    inference_chosen.draft.of.path = NULL;
 }
 
 tsr_sampling_params inference_sampling(void)
@@ -87,37 +87,6 @@ tsr_sampling_params inference_sampling(void)
                                  .top_p = o->top_p > 0 ? o->top_p : TSR_ZERO,
                                  .min_p = o->min_p,
                                  .repetition_penalty = o->repetition_penalty};
-}
-
-bool inference_read_draft(void *user, const char *text, char *problem, size_t size)
-{
-    static const char ngram[] = "ngram";
-    inference_draft *draft = user;
-    const char *colon = strrchr(text, ':');
-    size_t length = strlen(text);
-    int64_t tokens = 0;
-    if (colon != NULL && cli_read_integer(colon + 1, INT32_MIN, INT32_MAX, &tokens)) {
-        length = (size_t)(colon - text);
-        if (tokens < 1 || tokens > TSR_MAX_DRAFT_TOKENS) {
-            snprintf(problem, size, "takes 1 to %d tokens, not '%.40s'", TSR_MAX_DRAFT_TOKENS,
-                     colon + 1);
-            return false;
-        }
-    }
-    if (length == 0 || (strncmp(text, "ngram:", 6) == 0 && length > 5)) {
-        snprintf(problem, size, "takes ngram, ngram:N, a model or MODEL:N, not '%.40s'", text);
-        return false;
-    }
-    free(draft->path);
-    draft->path = NULL;
-    draft->from = TSR_DRAFT_NGRAM;
-    draft->tokens = (int)tokens;
-    if (length == sizeof ngram - 1 && strncmp(text, ngram, length) == 0)
-        return true;
-    draft->from = TSR_DRAFT_MODEL;
-    draft->path = cli_alloc(length + 1, 1);
-    memcpy(draft->path, text, length);
-    return true;
 }
 
 bool inference_read_draft_ranks(void *user, const char *text, char *problem, size_t size)
@@ -135,7 +104,7 @@ bool inference_read_draft_ranks(void *user, const char *text, char *problem, siz
 const char *inference_check_draft(void)
 {
     const inference_draft *draft = &inference_chosen.draft;
-    if (draft->from == TSR_DRAFT_MODEL)
+    if (draft->of.from == TSR_DRAFT_MODEL)
         return draft->ranks == INFERENCE_DRAFT_ALL && inference_chosen.stages.count > 1
                    ? "--draft-ranks all needs a model without --stages"
                    : NULL;

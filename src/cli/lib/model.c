@@ -231,3 +231,34 @@ bool cli_read_targets(void *user, const char *value, char *problem, size_t size)
     *(unsigned *)user = targets;
     return true;
 }
+
+bool cli_read_draft(void *user, const char *text, char *problem, size_t size)
+{
+    static const char ngram[] = "ngram";
+    cli_draft *draft = user;
+    const char *colon = strrchr(text, ':');
+    size_t length = strlen(text);
+    int64_t tokens = 0;
+    if (colon != NULL && cli_read_integer(colon + 1, INT32_MIN, INT32_MAX, &tokens)) {
+        length = (size_t)(colon - text);
+        if (tokens < 1 || tokens > TSR_MAX_DRAFT_TOKENS) {
+            snprintf(problem, size, "takes 1 to %d tokens, not '%.40s'", TSR_MAX_DRAFT_TOKENS,
+                     colon + 1);
+            return false;
+        }
+    }
+    if (length == 0 || (strncmp(text, "ngram:", 6) == 0 && length > 5)) {
+        snprintf(problem, size, "takes ngram, ngram:N, a model or MODEL:N, not '%.40s'", text);
+        return false;
+    }
+    free(draft->path);
+    draft->path = NULL;
+    draft->from = TSR_DRAFT_NGRAM;
+    draft->tokens = (int)tokens;
+    if (length == sizeof ngram - 1 && strncmp(text, ngram, length) == 0)
+        return true;
+    draft->from = TSR_DRAFT_MODEL;
+    draft->path = cli_alloc(length + 1, 1);
+    memcpy(draft->path, text, length);
+    return true;
+}

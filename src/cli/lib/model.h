@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "tessera/generator.h"
 #include "tessera/layout.h"
 #include "tessera/model.h"
 
@@ -18,6 +19,16 @@ bool cli_read_matrix_dtype(void *user, const char *text, char *problem, size_t s
 bool cli_read_float_dtype(void *user, const char *text, char *problem, size_t size);
 /* Reads a tsr_precision: highest, high or medium. */
 bool cli_read_precision(void *user, const char *text, char *problem, size_t size);
+
+/* The value of --draft: where drafts of the next tokens come from, and how many a pass has; 0: the
+ * default. */
+typedef struct cli_draft {
+    tsr_draft from;
+    int tokens;
+    char *path; /* of the model, with TSR_DRAFT_MODEL; free it with free() */
+} cli_draft;
+/* Reads ngram, ngram:N, MODEL or MODEL:N into a cli_draft. */
+bool cli_read_draft(void *user, const char *text, char *problem, size_t size);
 
 /* The value of --experts. */
 typedef struct cli_experts {

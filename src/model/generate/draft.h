@@ -56,6 +56,8 @@ struct tsr__drafts {
      * passes there were */
     double cost[TSR_MAX_DRAFT_TOKENS + 1];
     int passes[TSR_MAX_DRAFT_TOKENS + 1];
+    int64_t latest[TSR_MAX_DRAFT_TOKENS + 1]; /* the latest of all passes that had so many */
+    int64_t all_passes;
     tsr__draft_model *model; /* NULL: drafts are looked up, or come from another rank */
     bool sent;               /* one rank finds the drafts, and sends them */
     uint64_t find_ns;        /* the time in which the drafts of the next pass were found */

@@ -21,8 +21,12 @@
 #define OF_RATE (1.0 / 16)
 #define OF_COST (1.0 / 4)
 #define FIRST_RATE 0.5
-/* A number of drafts is judged after so many passes, the first of which may build kernels. */
+/* A number of drafts is judged after so many passes, the first of which may build kernels, and
+ * again after so many passes with other numbers. A pass counts as at most so many times the mean.
+ */
 #define PASSES_TO_JUDGE 2
+#define PASSES_TO_AGE 64
+#define MOST_COST 1.5
 
 /* How many drafts ---------------------------------------------------------------------------- */
 
@@ -47,10 +51,12 @@ void tsr__drafts_note_cost(tsr__drafts *d, int rows, int count, uint64_t ns)
         memset(d->passes, 0, sizeof d->passes);
         d->rows = rows;
     }
-    const double all = (double)(ns + (d->sent && count > 0 ? d->find_ns : 0));
-    const bool first = d->cost[count] == 0 || all < d->cost[count];
-    d->cost[count] += (first ? 1 : OF_COST) * (all - d->cost[count]);
+    const bool first = d->cost[count] == 0;
+    double all = (double)(ns + (d->sent && count > 0 ? d->find_ns : 0));
+    all = first || all < MOST_COST * d->cost[count] ? all : MOST_COST * d->cost[count];
+    d->cost[count] += (first || all < d->cost[count] ? 1 : OF_COST) * (all - d->cost[count]);
     d->passes[count]++;
+    d->latest[count] = ++d->all_passes;
 }
 
 /* Returns the cost of a pass with so many drafts: an unknown one is as that of the next smaller
@@ -62,12 +68,13 @@ static double cost_of(const tsr__drafts *d, int count)
     return d->cost[count];
 }
 
-/* With a draft_model, the cost of each number of drafts is found out first. Returns a number of
- * which it is not known, or 0. */
+/* With a draft_model, the cost of each number of drafts is measured. Returns a number of which it
+ * is not known, or has been measured long ago, or 0. */
 static int unknown_length(const tsr__drafts *d)
 {
     for (int k = d->most; k >= 1; k--)
-        if (tsr__drafts_rounded(d, k) == k && d->passes[k] < PASSES_TO_JUDGE)
+        if (tsr__drafts_rounded(d, k) == k &&
+            (d->passes[k] < PASSES_TO_JUDGE || d->all_passes - d->latest[k] >= PASSES_TO_AGE))
             return k;
     return 0;
 }
