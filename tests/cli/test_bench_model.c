@@ -80,6 +80,26 @@ START_TEST(a_file_is_measured)
 }
 END_TEST
 
+START_TEST(drafts_are_measured)
+{
+    json_t *document = tool_json("bench model " MODEL " -p 0 -n 20 -r 1 -o json --draft " MODEL,
+                                 "tessera.bench.model");
+    const json_t *results = tool_member(document, "results"), *drafted = json_array_get(results, 1);
+    ck_assert_uint_eq(json_array_size(results), 2);
+    ck_assert_str_eq(tool_text(drafted, "test"), "tg20+draft");
+    ck_assert_double_gt(tool_number(drafted, "accepted_tokens"), 0);
+    ck_assert_double_eq(tool_number(drafted, "accepted_tokens") +
+                            tool_number(drafted, "drafted_passes") +
+                            tool_number(drafted, "plain_passes"),
+                        2 * 20); /* with the run that is not timed */
+    ck_assert_double_gt(tool_number(drafted, "draft_s"), 0);
+    ck_assert_ptr_null(json_object_get(json_array_get(results, 0), "drafted_tokens"));
+    json_decref(document);
+    tool_fails("bench model " MODEL " -p 0 -n 4 --draft " TEST_DATA "/training/sft_model",
+               "the vocabulary of draft_model has 40 tokens, that of the model 512\n");
+}
+END_TEST
+
 START_TEST(a_job_is_measured)
 {
     if (!TEST_HAVE_UCX)
@@ -397,6 +417,7 @@ TESTS(bench_model)
 {
     tcase_set_timeout(tests, 300);
     tcase_add_test(tests, a_file_is_measured);
+    tcase_add_test(tests, drafts_are_measured);
     tcase_add_test(tests, a_job_is_measured);
     tcase_add_test(tests, stages_are_measured);
     tcase_add_test(tests, tables);
