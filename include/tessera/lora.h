@@ -70,6 +70,9 @@ typedef struct tsr_lora_params {
     /* A is uniform in ±1/√in, as in PEFT, drawn from this seed at each element's place in the full
      * matrix, so that it is the same for any number of ranks. B is 0. */
     int64_t seed;
+    /* The passes of the stack, followed by backward passes, before a training went on (those of
+     * tsr_lora_info when it was saved): masks are those that follow. */
+    uint64_t passes;
     bool trainable; /* backward passes compute the gradients of A and B */
     /* Multiplies what the adapter adds in passes, not what its files have. 0: 1; TSR_ZERO: 0. */
     double scale;
@@ -142,6 +145,7 @@ typedef struct tsr_lora_info {
     bool rank_stabilised, trainable, enabled;
     uint64_t parameters; /* the elements of A and B, and magnitudes, of the whole model */
     bool dora;
+    uint64_t passes; /* forward passes of the stack that were followed by backward passes */
 } tsr_lora_info;
 /* Describes an adapter. */
 TSR_API TSR_NODISCARD tsr_status tsr_lora_get_info(const tsr_lora *lora, tsr_lora_info *out);

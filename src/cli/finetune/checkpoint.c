@@ -44,6 +44,7 @@ static const saved_option saved_options[] = {
     {"alpha", REAL, &finetune_chosen.alpha, 0, "lora-alpha"},
     {"dropout", REAL, &finetune_chosen.dropout, 0, NULL},
     {"rank_stabilised", FLAG, &finetune_chosen.rank_stabilised, 0, "rslora"},
+    {"passes", INTEGER, &finetune_chosen.passes, 0, NULL},
     {"dora", FLAG, &finetune_chosen.dora, 0, "dora"},
     {"targets", NUMBER, &finetune_chosen.targets, 0, "targets"},
     {"dtype", NUMBER, &finetune_chosen.dtype, 0, NULL},
@@ -109,6 +110,10 @@ static char *print_options(void)
 
 tsr_status finetune_checkpoint_save(finetune_run *r)
 {
+    tsr_lora_info info = TSR_INIT(tsr_lora_info);
+    if (r->model.lora != NULL)
+        TRY(tsr_lora_get_info(r->model.lora, &info));
+    finetune_chosen.passes = (int64_t)info.passes;
     char *options = print_options();
     if (options == NULL)
         return finetune_fail("the path of a file is not UTF-8, so a checkpoint cannot hold it");

@@ -54,6 +54,7 @@ typedef struct finetune_options {
     int64_t rank;
     double alpha, dropout;
     bool rank_stabilised, dora;
+    int64_t passes; /* of a checkpoint: those that were made, of which masks of dropout depend */
     unsigned targets;
     tsr_dtype dtype;
     /* how */

@@ -18,7 +18,7 @@ static double head_cost(const tsr_model_config *config)
 }
 
 /* Divides what is trained over the data-parallel ranks. Adapters are small, so that every rank has
- * all of them, unless --fsdp is given. */
+ * all of them, unless --fsdp is given, which divides the frozen base as well. */
 static tsr_status shard(finetune_model *m, bool again)
 {
     const finetune_options *o = &finetune_chosen;
@@ -99,9 +99,12 @@ static tsr_status attach(finetune_model *m, const char *adapter)
     const tsr_lora_params *params =
         tsr_lora_params(.stack = m->stack, .targets = o->targets, .rank = (int)o->rank,
                         .alpha = o->alpha, .rank_stabilised = o->rank_stabilised, .dora = o->dora,
-                        .dropout = o->dropout, .seed = o->seed, .trainable = true);
+                        .passes = (uint64_t)o->passes, .dropout = o->dropout, .seed = o->seed,
+                        .trainable = true);
     TRY(adapter != NULL ? tsr_lora_load(adapter, params, &m->lora)
                         : tsr_lora_create(params, &m->lora));
+    if (o->fsdp) /* the base, which passes gather layer by layer */
+        TRY(tsr_stack_shard(m->stack, tsr_fsdp_params(.group = m->job->data_group)));
     return shard(m, m->job->joined);
 }
 

@@ -195,8 +195,7 @@ static const cli_option finetune_option_table[] = {
      "in their place; all ranks are data-parallel",
      .flag = &finetune_chosen.elastic},
     {"fsdp", NULL,
-     "data-parallel ranks share the adapter's parameters and the optimizer's state, or with --full "
-     "all layers",
+     "data-parallel ranks share the weights, what is trained, and the optimizer's state",
      .flag = &finetune_chosen.fsdp},
     {"stages", "S", "divide the layers over S stages, which are groups of ranks (default: 1)",
      .integer = &finetune_chosen.stages.count, .low = 1, .high = TSR_MAX_COMM_SIZE},
@@ -262,6 +261,9 @@ int finetune_options_check(void)
                        o->stages.rates.count > 0 || o->stages.rates.measured))
         return cli_usage_error("finetune: with --elastic all ranks are data-parallel, so --stages, "
                                "--rates and --data-parallel cannot be given");
+    if (o->elastic && o->fsdp && !o->full)
+        return cli_usage_error("finetune: --elastic needs a whole base on each rank, so --fsdp "
+                               "needs --full");
     if (o->full && o->dtype != 0 && o->dtype != TSR_F32 && o->dtype != TSR_BF16)
         return cli_usage_error("finetune: --full trains layers in f32 or bf16, not %s",
                                tsr_dtype_name(o->dtype));

@@ -26,6 +26,7 @@ tsr_status tsr__lora_new(const tsr_lora_params *params, tsr_lora **out)
     lora->trainable = params->trainable;
     lora->dropout = params->dropout;
     lora->seed = params->seed;
+    lora->passes = params->passes;
     lora->name = tsr__strdup(params->name ? params->name : "default");
     if (!lora->name) {
         tsr__free(lora);
@@ -102,6 +103,8 @@ tsr_status tsr__lora_attach(tsr_lora *lora, const uint64_t *seed)
     lora->adapter.has_magnitudes = lora->dora;
     lora->adapter.dropout = (float)lora->dropout;
     lora->adapter.dropout_seed = (uint64_t)lora->seed;
+    if (s->trained_passes < lora->passes)
+        s->trained_passes = lora->passes;
     while (*at)
         at = &(*at)->next;
     *at = &lora->adapter;
@@ -277,6 +280,7 @@ tsr_status tsr_lora_get_info(const tsr_lora *lora, tsr_lora_info *out)
                           .dropout = lora->dropout,
                           .rank_stabilised = lora->rank_stabilised,
                           .dora = lora->dora,
+                          .passes = lora->stack->trained_passes,
                           .trainable = lora->trainable,
                           .enabled = lora->adapter.is_enabled};
     for (size_t i = 0; i < lora->module_count; i++) {

@@ -41,7 +41,8 @@ struct tsr_lora {
     int rank;
     double alpha, dropout;
     int64_t seed;
-    double scale; /* of tsr_lora_params */
+    uint64_t passes; /* of tsr_lora_params */
+    double scale;    /* of tsr_lora_params */
     size_t module_count, module_capacity;
     tsr__lora_module *modules; /* of the whole model, layer by layer, in the order of the targets;
                                 * the head comes last */
