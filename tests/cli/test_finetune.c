@@ -12,7 +12,9 @@
 #include "cli/tool.h"
 #include "cli/tool_config.h"
 #include "launch/launched.h"
+#include "model/made.h"
 #include "support/check_main.h"
+#include "tessera/tessera.h"
 
 #define RECORDED TEST_DATA "/training/lora/"
 #define STORIES TEST_DATA "/model/stories260K-f16.gguf"
@@ -57,7 +59,7 @@ START_TEST(losses_are_as_recorded)
         {"lora", "lora_base", "1", "~--recompute~--accumulate~2"},
         {"lora_clip", "lora_base", "3", "~--rates~3,1,1"},
         {"qlora_q4_0", "qlora_base_q4_0/base.gguf", "2", "~--stages~2~--accumulate~3"},
-        {"qlora_q8_0", "qlora_base_q8_0/base.gguf", "2", "~--data-parallel~2"},
+        {"qlora_q8_0", "qlora_base_q8_0/base.gguf", "2", "~--data-parallel~2~--fsdp"},
     };
     char arguments[1024];
     if (!TEST_HAVE_UCX && _i > 0)
@@ -108,6 +110,196 @@ START_TEST(preferences_are_as_the_formula)
     /* neither overflows nor becomes infinite */
     const double far[6] = {-1e6, 0, 0, -1e6, 0, 0};
     ck_assert(isfinite(finetune_dpo(&rows, 1, far, reference, 1, slopes)));
+}
+END_TEST
+
+/* The second step of a training with preferences, computed in double precision. */
+enum { PAIRS = 2, MODULES = 2, RANK = 2, HALF = RANK * MADE_WIDTH, LONGEST = 12 };
+#define BETA 0.5
+#define ALPHA 6
+
+typedef struct preferences {
+    made_model made;
+    float *base[MODULES];             /* the weights of q of each layer */
+    double adapter[MODULES][2][HALF]; /* A [RANK, width] and B [width, RANK] */
+    double reference[2 * PAIRS];      /* log-probabilities of the base */
+} preferences;
+
+static const char *const pair_texts[PAIRS][3] = {{"abcd", "efg", "hi"}, {"jk", "lm", "nopq"}};
+
+/* The log-probability of a text after its prompt. The token of a letter is its number. */
+static double log_probability(preferences *p, const char *prompt, const char *text)
+{
+    static double logits[LONGEST * MADE_VOCABULARY];
+    int32_t ids[LONGEST];
+    int count = 0;
+    double sum = 0;
+    for (const char *at = prompt; *at; at++)
+        ids[count++] = *at - 'a';
+    const int first = count;
+    for (const char *at = text; *at; at++)
+        ids[count++] = *at - 'a';
+    made_logits(&p->made, count, ids, logits);
+    for (int i = first; i < count; i++) {
+        const double *row = logits + (i - 1) * MADE_VOCABULARY;
+        double all = 0;
+        for (int v = 0; v < MADE_VOCABULARY; v++)
+            all += exp(row[v]);
+        sum += row[ids[i]] - log(all);
+    }
+    return sum;
+}
+
+/* Sets the model's weights to those of the base plus the adapter's. */
+static void apply_adapter(preferences *p, double scale)
+{
+    for (int m = 0; m < MODULES; m++) {
+        char name[64];
+        snprintf(name, sizeof name, "layers.%d.self_attn.q_proj.weight", m);
+        float *values = made_find(&p->made, name)->values;
+        for (int o = 0; o < MADE_WIDTH; o++)
+            for (int i = 0; i < MADE_WIDTH; i++) {
+                double sum = 0;
+                for (int r = 0; r < RANK; r++)
+                    sum += p->adapter[m][1][o * RANK + r] * p->adapter[m][0][r * MADE_WIDTH + i];
+                values[o * MADE_WIDTH + i] =
+                    (float)((double)p->base[m][o * MADE_WIDTH + i] + scale * sum);
+            }
+    }
+}
+
+static double loss_of_preferences(preferences *p)
+{
+    double sum = 0;
+    apply_adapter(p, (double)ALPHA / RANK);
+    for (int i = 0; i < PAIRS; i++) {
+        const double own[2] = {log_probability(p, pair_texts[i][0], pair_texts[i][1]),
+                               log_probability(p, pair_texts[i][0], pair_texts[i][2])};
+        sum += loss_of_pair(BETA, own, p->reference + (ptrdiff_t)2 * i);
+    }
+    return sum / PAIRS;
+}
+
+/* Reads the adapter that the first step has written. */
+static void read_adapter(preferences *p, const char *path)
+{
+    tsr_shard_list *list = NULL;
+    FILE *file = fopen(path, "rb");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_int_eq(tsr_shard_list_open(path, &list), TSR_OK);
+    ck_assert_uint_eq(tsr_shard_list_param_count(list), 2 * MODULES);
+    for (uint64_t t = 0; t < 2 * MODULES; t++) {
+        const tsr_shard_param *tensor = tsr_shard_list_param(list, t);
+        float values[HALF];
+        int layer;
+        char half;
+        ck_assert_int_eq(sscanf(tensor->name,
+                                "base_model.model.model.layers.%d.self_attn.q_proj.lora_%c", &layer,
+                                &half),
+                         2);
+        ck_assert_int_eq(fseek(file, (long)tensor->offset_bytes, SEEK_SET), 0);
+        ck_assert_uint_eq(fread(values, sizeof *values, HALF, file), HALF);
+        for (int i = 0; i < HALF; i++)
+            p->adapter[layer][half == 'B'][i] = (double)values[i];
+    }
+    tsr_shard_list_destroy(&list);
+    fclose(file);
+}
+
+/* The norm of the gradient, by differences. */
+static double norm_of_preferences(preferences *p)
+{
+    const double step = 1e-3;
+    double square = 0;
+    for (int m = 0; m < MODULES; m++)
+        for (int i = 0; i < 2 * HALF; i++) {
+            double *at = &p->adapter[m][i / HALF][i % HALF], kept = *at;
+            *at = kept + step;
+            const double up = loss_of_preferences(p);
+            *at = kept - step;
+            const double down = loss_of_preferences(p);
+            *at = kept;
+            square += (up - down) * (up - down) / (4 * step * step);
+        }
+    return sqrt(square);
+}
+
+static void write_made(preferences *p)
+{
+    char path[160];
+    snprintf(path, sizeof path, "%s/tokenizer.json", made_write_hf(&p->made));
+    FILE *file = fopen(path, "w");
+    ck_assert_ptr_nonnull(file);
+    fputs("{\"version\": \"1.0\", \"added_tokens\": [], \"normalizer\": null, "
+          "\"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false}, "
+          "\"post_processor\": null, \"decoder\": {\"type\": \"ByteLevel\"}, \"model\": {\"type\": "
+          "\"BPE\", \"vocab\": {",
+          file);
+    for (int c = 0; c < 26; c++)
+        fprintf(file, "%s\"%c\": %d", c == 0 ? "" : ", ", 'a' + c, c);
+    fputs("}, \"merges\": []}}", file);
+    ck_assert_int_eq(fclose(file), 0);
+    char text[512] = "";
+    for (int i = 0; i < PAIRS; i++)
+        snprintf(text + strlen(text), sizeof text - strlen(text),
+                 "{\"prompt\": \"%s\", \"chosen\": \"%s\", \"rejected\": \"%s\"}\n",
+                 pair_texts[i][0], pair_texts[i][1], pair_texts[i][2]);
+    write_file("pairs.jsonl", text);
+}
+
+/* Trains on all pairs, for this many steps. */
+static void train_pairs(preferences *p, int steps)
+{
+    char arguments[1024], folder[128];
+    snprintf(folder, sizeof folder, "%s", in_folder(""));
+    snprintf(arguments, sizeof arguments,
+             "-n~1~" TEST_TOOL "~finetune~%s~--data~%spairs.jsonl~--objective~dpo~--beta~%g"
+             "~--batch~%d~--context~%d~--steps~%d~--targets~q~--lora-rank~%d~--lora-alpha~%d"
+             "~--learning-rate~0.03~--schedule~constant~--warmup~0~--held-out~0"
+             "~--output~%sadapter~--log~%slog",
+             p->made.folder, folder, BETA, PAIRS, LONGEST, steps, RANK, ALPHA, folder, folder);
+    launched job = launch(arguments);
+    ck_assert_msg(job.status == 0, "%s", job.err);
+    done(&job);
+}
+
+START_TEST(a_step_of_preferences_is_as_in_double_precision)
+{
+    preferences *p = calloc(1, sizeof *p);
+    char path[160];
+    ck_assert_ptr_nonnull(p);
+    made_init(&p->made, &made_families[0], 11);
+    write_made(p);
+    for (int m = 0; m < MODULES; m++) {
+        char name[64];
+        snprintf(name, sizeof name, "layers.%d.self_attn.q_proj.weight", m);
+        p->base[m] = calloc(MADE_WIDTH * MADE_WIDTH, sizeof(float));
+        ck_assert_ptr_nonnull(p->base[m]);
+        memcpy(p->base[m], made_find(&p->made, name)->values,
+               MADE_WIDTH * MADE_WIDTH * sizeof(float));
+    }
+    for (int i = 0; i < 2 * PAIRS; i++)
+        p->reference[i] = log_probability(p, pair_texts[i / 2][0], pair_texts[i / 2][1 + i % 2]);
+    train_pairs(p, 1);
+    snprintf(path, sizeof path, "%s", in_folder("adapter/adapter_model.safetensors"));
+    read_adapter(p, path);
+    train_pairs(p, 2);
+    char *log = read_file("log"), *second = strstr(log, "{\"step\": 1, ");
+    double loss, norm;
+    ck_assert_ptr_nonnull(second);
+    ck_assert_int_eq(
+        sscanf(second, "{\"step\": 1, \"loss\": %lf, \"grad_norm\": %lf", &loss, &norm), 2);
+    const double want = loss_of_preferences(p), want_norm = norm_of_preferences(p);
+    ck_assert_msg(want < 0.69, "the first step has changed nothing: the loss is %g", want);
+    ck_assert_double_eq_tol(loss, want, 1e-5 * want);
+    ck_assert_double_eq_tol(norm, want_norm, 1e-4 * want_norm);
+    free(log);
+    for (int m = 0; m < MODULES; m++)
+        free(p->base[m]);
+    snprintf(path, sizeof path, "%s/tokenizer.json", p->made.folder);
+    ck_assert_int_eq(remove(path), 0);
+    made_finish(&p->made);
+    free(p);
 }
 END_TEST
 
@@ -207,6 +399,8 @@ START_TEST(mistakes_are_named)
         {"finetune m --data d --elastic --stages 2",
          "tessera: finetune: with --elastic all ranks are data-parallel, so --stages, --rates and "
          "--data-parallel cannot be given\n"},
+        {"finetune m --data d --elastic --fsdp",
+         "tessera: finetune: --elastic needs a whole base on each rank, so --fsdp needs --full\n"},
         {"finetune m --data d --batch 3 --accumulate 2",
          "tessera: finetune: --accumulate 2 does not divide --batch 3\n"},
         {"plan . --ranks 2 --lora-rank 4",
@@ -321,14 +515,14 @@ START_TEST(a_killed_training_goes_on_from_its_checkpoint)
     if (!TEST_HAVE_UCX)
         SKIP("the library was built without UCX");
     write_texts();
-    snprintf(options, sizeof options, "--steps~8~--log~%s", in_folder("whole"));
+    snprintf(options, sizeof options, "--steps~8~--lora-dropout~0.3~--log~%s", in_folder("whole"));
     launched whole = begin("1", options);
     finish(&whole);
     ck_assert_msg(whole.status == 0, "%s", whole.err);
     done(&whole);
     remove(in_folder("pid.0"));
-    snprintf(options, sizeof options, "--steps~8~--log~%s~--checkpoint~%s", in_folder("log"),
-             in_folder("checkpoint"));
+    snprintf(options, sizeof options, "--steps~8~--lora-dropout~0.3~--log~%s~--checkpoint~%s",
+             in_folder("log"), in_folder("checkpoint"));
     launched job = begin("1", options);
     wait_for_text("log", "{\"step\": 3,", 1);
     char *number = read_file("pid.0");
@@ -452,6 +646,7 @@ TESTS(finetune)
     tcase_add_checked_fixture(tests, make_folder, remove_folder);
     tcase_add_loop_test(tests, losses_are_as_recorded, 0, 4);
     tcase_add_test(tests, preferences_are_as_the_formula);
+    tcase_add_test(tests, a_step_of_preferences_is_as_in_double_precision);
     tcase_add_loop_test(tests, the_peak_is_as_planned, 0, 2);
     tcase_add_test(tests, the_plan_counts_an_adapter_of_the_head);
     tcase_add_test(tests, mistakes_are_named);
