@@ -832,12 +832,12 @@ CASE(lora_dropout, "lora: dropout, and an adapter of the head, with and without 
 /* A part of a unit --------------------------------------------------------------------------------
  */
 
-enum { HEAD_STEPS = 3 };
+enum { HEAD_STEPS = 3, SOME = TSR_LORA_Q | TSR_LORA_DOWN | TSR_LORA_HEAD };
 
 /* The losses and norms of a training of an adapter that the head has, too. A step has several
  * passes, and the head has passes of its own, which write the gradients of the head's matrices
  * only. */
-static run begin_head(grid g, bool by_chunks)
+static run begin_head(grid g, bool by_chunks, unsigned targets)
 {
     run r = {.grid = g, .micro_batches = PASSES, .by_chunks = by_chunks};
     json_error_t error;
@@ -846,7 +846,7 @@ static run begin_head(grid g, bool by_chunks)
     make_grid(&r);
     open_base(&r, "lora_base");
     OK(tsr_lora_create(tsr_lora_params(.stack = r.stack, .trainable = true, .rank = 4, .seed = 7,
-                                       .targets = TSR_LORA_Q | TSR_LORA_DOWN | TSR_LORA_HEAD),
+                                       .targets = targets),
                        &r.lora));
     if (g.shards)
         OK(tsr_lora_shard(r.lora, tsr_fsdp_params(.group = r.data, .reduction = TSR_OP_SUM)));
@@ -856,9 +856,9 @@ static run begin_head(grid g, bool by_chunks)
     return r;
 }
 
-static void train_head(grid g, bool by_chunks, double losses[], double norms[])
+static void train_head(grid g, bool by_chunks, unsigned targets, double losses[], double norms[])
 {
-    run r = begin_head(g, by_chunks);
+    run r = begin_head(g, by_chunks, targets);
     for (r.step = 0; r.step < HEAD_STEPS; r.step++) {
         pass(&r);
         losses[r.step] = r.loss;
@@ -876,16 +876,25 @@ CASE(lora_head, "lora: an adapter of the head has the same gradients if it is sh
                           {1, 1, ranks, NULL, false, true, true},
                           {ranks, 1, 1, NULL, false, true, false}};
     double losses[2][HEAD_STEPS], norms[2][HEAD_STEPS];
-    train_head((grid){1, 1, ranks, NULL, false, false, false}, false, losses[0], norms[0]);
+    train_head((grid){1, 1, ranks, NULL, false, false, false}, false, SOME, losses[0], norms[0]);
     for (size_t g = 0; g < (ranks == 1 ? 1 : sizeof grids / sizeof *grids); g++)
         for (int by_chunks = 0; by_chunks < 2; by_chunks++) {
-            train_head(grids[g], by_chunks, losses[1], norms[1]);
+            train_head(grids[g], by_chunks, SOME, losses[1], norms[1]);
             for (int i = 0; i < HEAD_STEPS; i++) {
                 if (grids[g].stages == 1 || my_rank == ranks - 1)
                     check_relative("the loss", i, losses[1][i], losses[0][i], 1e-5);
                 check_relative("the norm", i, norms[1][i], norms[0][i], 1e-4);
             }
         }
+    if (ranks == 1)
+        return;
+    /* Stages without an adapter have nothing to divide. */
+    train_head((grid){1, 1, ranks, NULL, false, false, false}, true, TSR_LORA_HEAD, losses[0],
+               norms[0]);
+    train_head((grid){ranks, 1, 1, NULL, false, true, false}, true, TSR_LORA_HEAD, losses[1],
+               norms[1]);
+    for (int i = 0; i < HEAD_STEPS; i++)
+        check_relative("the norm of the head's adapter", i, norms[1][i], norms[0][i], 1e-4);
 }
 
 CASE(lora_head_fails, "lora: a pass whose gradients cannot be completed leaves none")
@@ -894,7 +903,7 @@ CASE(lora_head_fails, "lora: a pass whose gradients cannot be completed leaves n
         case_skip("other ranks would wait");
         return;
     }
-    run r = begin_head((grid){1, 1, 1, NULL, false, true, false}, true);
+    run r = begin_head((grid){1, 1, 1, NULL, false, true, false}, true, SOME);
     tsr_fsdp *sharded = r.lora->adapter.sharded;
     tsr_fsdp_shard shard = TSR_INIT(tsr_fsdp_shard);
     uint64_t nth = 0;

@@ -250,6 +250,8 @@ static tsr_status divide(tsr_lora *lora, const tsr_fsdp_params *params, bool is_
     TSR__REQUIRE(lora->data, "lora: there is no group, and no default group");
     /* Data ranks have other rows, which need masks of their own. */
     lora->adapter.dropout_seed = (uint64_t)lora->seed ^ (uint64_t)tsr_group_rank(lora->data) << 40;
+    if (tsr_layer_parameter_count(lora->adapter.layer) == 0) /* of another stage only */
+        return TSR_OK;
     return is_new ? tsr_fsdp_create(&own, &lora->adapter.sharded)
                   : tsr_fsdp_rebuild(&own, &lora->adapter.sharded);
 }

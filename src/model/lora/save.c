@@ -196,7 +196,7 @@ static tsr_status write_tensors(saving *s, const char *path, tsr_comm *stages)
 {
     if (!s->writes)
         return TSR_OK;
-    tsr_checkpoint_entry *entries = tsr__calloc(s->count, sizeof *entries);
+    tsr_checkpoint_entry *entries = tsr__calloc(s->count + 1, sizeof *entries);
     if (!entries)
         return TSR_ERR_NO_MEMORY;
     for (size_t i = 0; i < s->count; i++) {
