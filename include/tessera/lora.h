@@ -82,6 +82,9 @@ typedef struct tsr_lora_params {
      * and creating is collective. Not with dropout, experts, or other adapters of the same weight;
      * sequences cannot have them, and GGUF files neither (TSR_ERR_UNSUPPORTED). */
     bool dora;
+    /* The layers that have an adapter, as numbers and ranges from 0 on, such as "0-3,7". The head
+     * counts as none of them. NULL: all. */
+    const char *layers;
 } tsr_lora_params;
 #define tsr_lora_params(...)                                                                       \
     (&(tsr_lora_params){.struct_size = sizeof(tsr_lora_params), __VA_ARGS__})

@@ -372,6 +372,9 @@ START_TEST(mistakes_are_named)
         {"finetune m --data d --targets q,x",
          "tessera: finetune: --targets takes q, k, v, o, gate, "
          "up, down, experts and head, separated by commas, not 'q,x'\n"},
+        {"finetune m --data d --layers 1 --full",
+         "tessera: finetune: --layers chooses those that have an adapter, so --full cannot be "
+         "given\n"},
         {"finetune m --data d --dora --lora-dropout 0.1",
          "tessera: finetune: --dora and --lora-dropout contradict each other\n"},
         {"finetune m --data d --dora --targets q,experts",
@@ -423,6 +426,9 @@ START_TEST(mistakes_are_named)
                "lora_base is the model " RECORDED "lora_base, which would be overwritten");
     tool_fails("finetune " STORIES " --data " TEST_TEXT " --targets q,head",
                "lora: no layer of the model has head.weight");
+    tool_fails("finetune " STORIES " --data " TEST_TEXT " --layers 0-9",
+               "lora: layers is '0-9'; numbers from 0 to 4 and ranges of them, such as 0-3,7, are "
+               "needed");
     tool_fails("finetune " STORIES " --data " TEST_TEXT " --context 100000",
                "rows of 100000 tokens, but the model was made for 512");
     tool_fails("finetune --resume " STORIES, "this is no checkpoint of finetune");

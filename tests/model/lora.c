@@ -740,6 +740,28 @@ CASE(lora_mistakes, "lora: mistakes are named, and nothing is attached")
     FAILS(tsr_lora_create(&params, &r.lora), TSR_ERR_INVALID,
           "lora: dropout is 1; 0 <= dropout < 1 is needed");
     params.dropout = 0;
+    static const char *const lists[] = {"", "2", "1-0", "0-2", "0,", "0-", "x", "0 1", "-1"};
+    params.targets = TSR_LORA_Q;
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        char text[160];
+        snprintf(text, sizeof text,
+                 "lora: layers is '%s'; numbers from 0 to 1 and ranges of them, such as 0-3,7, are "
+                 "needed",
+                 lists[i]);
+        params.layers = lists[i];
+        FAILS(tsr_lora_create(&params, &r.lora), TSR_ERR_INVALID, text);
+    }
+    static const char *const good[] = {"1", "0,1", "0-1"};
+    for (int i = 0; i < 3; i++) {
+        tsr_lora_info info = TSR_INIT(tsr_lora_info);
+        params.layers = good[i];
+        OK(tsr_lora_create(&params, &r.lora));
+        OK(tsr_lora_get_info(r.lora, &info));
+        CHECK(info.parameters == (i == 0 ? 1 : 2) * 8 * (64 + 64), "layers %s: %d parameters",
+              good[i], (int)info.parameters);
+        tsr_lora_destroy(&r.lora);
+    }
+    params.layers = NULL;
     params.targets = 512;
     FAILS(tsr_lora_create(&params, &r.lora), TSR_ERR_INVALID,
           "lora: targets is 0x200; of these, 0x1ff are possible");

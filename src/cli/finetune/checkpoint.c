@@ -47,6 +47,7 @@ static const saved_option saved_options[] = {
     {"passes", INTEGER, &finetune_chosen.passes, 0, NULL},
     {"dora", FLAG, &finetune_chosen.dora, 0, "dora"},
     {"targets", NUMBER, &finetune_chosen.targets, 0, "targets"},
+    {"layers", TEXT, &finetune_chosen.layers, 0, "layers"},
     {"dtype", NUMBER, &finetune_chosen.dtype, 0, NULL},
     {"batch", INTEGER, &finetune_chosen.batch, 0, NULL},
     {"context", INTEGER, &finetune_chosen.context, 0, NULL},
@@ -152,6 +153,14 @@ static int check_fixed(const saved_option *option, const json_t *saved)
                    : cli_failed("finetune: the training in %s was begun without --%s, so it "
                                 "cannot go on with that",
                                 path, name);
+    if (option->kind == TEXT) {
+        const char *given = *(const char *const *)option->value,
+                   *there = json_is_string(saved) ? json_string_value(saved) : NULL;
+        return given == NULL || (there != NULL && strcmp(given, there) == 0)
+                   ? CLI_DONE
+                   : cli_failed("finetune: --%s is %s, but the training in %s was begun with %s",
+                                name, given, path, there != NULL ? there : "all");
+    }
     if (option->value == &finetune_chosen.alpha) /* the rank is known already */
         snprintf(usual, sizeof usual, "%g", 2.0 * (double)finetune_chosen.rank);
     json_t *given = print_option(option);

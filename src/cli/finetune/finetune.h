@@ -56,6 +56,7 @@ typedef struct finetune_options {
     bool rank_stabilised, dora;
     int64_t passes; /* of a checkpoint: those that were made, of which masks of dropout depend */
     unsigned targets;
+    const char *layers; /* NULL: all */
     tsr_dtype dtype;
     /* how */
     int64_t batch, context, accumulate, steps, epochs, seed, warmup;

@@ -99,8 +99,8 @@ static tsr_status attach(finetune_model *m, const char *adapter)
     const tsr_lora_params *params =
         tsr_lora_params(.stack = m->stack, .targets = o->targets, .rank = (int)o->rank,
                         .alpha = o->alpha, .rank_stabilised = o->rank_stabilised, .dora = o->dora,
-                        .passes = (uint64_t)o->passes, .dropout = o->dropout, .seed = o->seed,
-                        .trainable = true);
+                        .layers = o->layers, .passes = (uint64_t)o->passes, .dropout = o->dropout,
+                        .seed = o->seed, .trainable = true);
     TRY(adapter != NULL ? tsr_lora_load(adapter, params, &m->lora)
                         : tsr_lora_create(params, &m->lora));
     if (o->fsdp) /* the base, which passes gather layer by layer */

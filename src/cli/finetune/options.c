@@ -118,6 +118,8 @@ static const cli_option finetune_option_table[] = {
      "matrices that have an adapter: q, k, v, o, gate, up, down, experts, head (default: all that "
      "the model has, except experts and the head)",
      .read = cli_read_targets, .user = &finetune_chosen.targets},
+    {"layers", "LIST", "layers that have an adapter, such as 0-3,7 (default: all)",
+     .text = &finetune_chosen.layers},
     {"objective", "NAME",
      "sft: learn the texts; dpo: prefer one text to another, from pairs of chosen and rejected "
      "(default: sft)",
@@ -243,6 +245,9 @@ int finetune_options_check(void)
         return cli_usage_error("finetune: --reference FILE and --text FILE need each other");
     if (o->steps > 0 && o->epochs > 0)
         return cli_usage_error("finetune: --steps and --epochs contradict each other");
+    if (o->full && o->layers != NULL)
+        return cli_usage_error("finetune: --layers chooses those that have an adapter, so --full "
+                               "cannot be given");
     if (o->full && o->dpo)
         return cli_usage_error("finetune: --objective dpo compares an adapter with its base, so "
                                "--full cannot be given");

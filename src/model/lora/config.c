@@ -242,6 +242,34 @@ static void print_targets(const tsr_lora *lora, tsr__json_writer *w)
     tsr__json_print(w, "]");
 }
 
+/* Returns whether the adapter has modules in a layer. */
+static bool has_layer(const tsr_lora *lora, int layer)
+{
+    for (size_t i = 0; i < lora->module_count; i++)
+        if (lora->modules[i].layer == layer)
+            return true;
+    return false;
+}
+
+/* Prints the layers that have modules, unless all have some. The head is in no layer, so an adapter
+ * of it leaves them out. */
+static void print_layers(const tsr_lora *lora, tsr__json_writer *w)
+{
+    const int layers = lora->stack->config->layers;
+    bool all = true, first = true;
+    for (int i = 0; i < layers; i++)
+        all = all && has_layer(lora, i);
+    if (all || has_layer(lora, -1))
+        return;
+    tsr__json_print(w, ",\n  \"layers_to_transform\": [");
+    for (int i = 0; i < layers; i++)
+        if (has_layer(lora, i)) {
+            tsr__json_print(w, "%s%d", first ? "" : ", ", i);
+            first = false;
+        }
+    tsr__json_print(w, "]");
+}
+
 static void print_config(const void *user, tsr__json_writer *w)
 {
     const tsr_lora *lora = user;
@@ -262,6 +290,7 @@ static void print_config(const void *user, tsr__json_writer *w)
     print_patterns(lora, false, w);
     tsr__json_print(w, ",\n  \"target_modules\": ");
     print_targets(lora, w);
+    print_layers(lora, w);
     tsr__json_print(w, "\n}\n");
 }
 

@@ -1,5 +1,6 @@
 /* Creates adapters, attaches them to the layers of a stack, and divides their parameters. */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -137,8 +138,43 @@ tsr_status tsr__lora_check(const tsr_lora_params *p)
     return TSR_OK;
 }
 
-/* Lists the modules that `targets` asks for. */
-static tsr_status add_modules(tsr_lora *lora, unsigned targets)
+/* Reads the next number or range of `text`, and moves past it. Returns false if there is none. */
+static bool read_range(const char **text, int layers, int *first, int *last)
+{
+    char *end;
+    if (**text < '0' || **text > '9')
+        return false;
+    const long from = strtol(*text, &end, 10);
+    long to = from;
+    if (*end == '-' && end[1] >= '0' && end[1] <= '9')
+        to = strtol(end + 1, &end, 10);
+    if (from > to || to >= layers || (*end != ',' && *end != '\0') || (*end == ',' && !end[1]))
+        return false;
+    *first = (int)from;
+    *last = (int)to;
+    *text = *end == ',' ? end + 1 : end;
+    return true;
+}
+
+/* Sets chosen[layers], those that `list` names. */
+static tsr_status choose_layers(const char *list, int layers, bool *chosen)
+{
+    int first = 0, last = layers - 1;
+    const char *rest = list ? list : "";
+    for (bool more = true; more; more = *rest != '\0') {
+        TSR__REQUIRE(
+            !list || read_range(&rest, layers, &first, &last),
+            "lora: layers is '%s'; numbers from 0 to %d and ranges of them, such as 0-3,7, "
+            "are needed",
+            list, layers - 1);
+        for (int i = first; i <= last; i++)
+            chosen[i] = true;
+    }
+    return TSR_OK;
+}
+
+/* Lists the modules that `targets` asks for, in the chosen layers. */
+static tsr_status add_modules(tsr_lora *lora, unsigned targets, const bool *chosen)
 {
     const unsigned wanted = targets == 0 ? USUAL_TARGETS : targets;
     const int layers = lora->stack->config->layers;
@@ -147,7 +183,7 @@ static tsr_status add_modules(tsr_lora *lora, unsigned targets)
         for (int t = 0; t < TSR__LORA_TARGETS; t++) {
             const int layer = i < layers ? i : -1;
             tsr__parameter p;
-            if (!(wanted & tsr__lora_targets[t].flag) ||
+            if (!(wanted & tsr__lora_targets[t].flag) || (layer >= 0 && !chosen[layer]) ||
                 !tsr__lora_find_parameter(lora, layer, t, &p))
                 continue;
             TSR__TRY(tsr__lora_add_module(lora, layer, t, &p));
@@ -172,7 +208,12 @@ tsr_status tsr_lora_create(const tsr_lora_params *params, tsr_lora **out)
     lora->rank_stabilised = params->rank_stabilised;
     lora->dora = params->dora;
     const uint64_t seed = (uint64_t)params->seed;
-    tsr_status status = add_modules(lora, params->targets);
+    const int layers = lora->stack->config->layers;
+    bool *chosen = tsr__calloc((size_t)layers, sizeof *chosen);
+    tsr_status status = chosen ? choose_layers(params->layers, layers, chosen) : TSR_ERR_NO_MEMORY;
+    if (status == TSR_OK)
+        status = add_modules(lora, params->targets, chosen);
+    tsr__free(chosen);
     if (status == TSR_OK)
         status = tsr__lora_attach(lora, &seed);
     if (status != TSR_OK) {
