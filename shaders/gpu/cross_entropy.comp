@@ -1,12 +1,11 @@
 // Cross-entropy of rows of logits against their labels, and its gradient. A thread group
-// (thread_group.glsl) computes one row in three loops. The first finds the largest logit, the
-// second adds up the exponentials relative to it, and the third computes the gradient. A class
-// belongs to the same invocation in all loops, so that the gradient may overwrite the logits. A row
-// that is divided into segments (params/rows.h) needs a phase for each loop.
+// (thread_group.glsl) computes one row in two loops. The first finds the largest logit and the sum
+// of the exponentials relative to it, and the second computes the gradient. A class belongs to the
+// same invocation in both loops, so that the gradient may overwrite the logits. A row that is
+// divided into segments (params/rows.h) needs a phase for each loop.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/rows.glsl"
-#include "include/exp_log.glsl"
 #include "params/cross_entropy.h"
 
 layout(local_size_x_id = 0) in;
@@ -24,7 +23,10 @@ layout(push_constant) uniform Push {
 
 #define ROW_LENGTH p.classes
 #define PARTIALS p.partials
-#include "include/segments.glsl"
+// Classes past the last are -inf.
+#define LOAD_LOGITS(logits, j)                                                                     \
+    tsr_load_row4(logits, p.logits_step, j, p.classes, LOGITS_DTYPE, FORM, uintBitsToFloat(0xff800000u))
+#include "include/exp_sum.glsl"
 
 const uint IGNORED = 0xffffffffu; // no class has this number
 
@@ -42,43 +44,16 @@ uint label_of(uint row)
     return label < p.classes ? label : IGNORED;
 }
 
-// Loads classes j … j+3. Classes past the last are -inf.
-vec4 load_logits(uvec2 logits, uint j)
-{
-    return tsr_load_row4(logits, p.logits_step, j, p.classes, LOGITS_DTYPE, FORM,
-                         uintBitsToFloat(0xff800000u));
-}
-
 void main()
 {
     row_part own = own_part(p.rows);
     uint label = label_of(own.row);
     uvec2 logits = tsr_at_stride(p.logits, own.row, p.logits_stride);
 
-    vec4 largest = vec4(uintBitsToFloat(0xff800000u));
-    if (in_phase(TSR_PHASE_FIRST))
-        for (uint j = own_first(own.begin); j < own.end; j += OWN_STEP)
-            largest = max(largest, load_logits(logits, j));
-    float shift = row_max(own, largest);
-    if (PHASE == TSR_PHASE_FIRST)
-        return;
-
-    float total = 0.0;
-    if (in_phase(TSR_PHASE_SECOND)) {
-        uint begin = own.begin;
-        do {
-            precise vec4 sums = vec4(0.0);
-            for (uint j = own_first(begin); j < segment_end(own, begin); j += OWN_STEP) {
-                // Classes past the last add nothing, even if shift is -inf.
-                bvec4 there = lessThan(uvec4(j) + uvec4(0u, 1u, 2u, 3u), uvec4(p.classes));
-                sums += mix(vec4(0.0), tsr_exp4_down(load_logits(logits, j) - shift), there);
-            }
-            add_segment(total, sums);
-        } while (next_segment(own, begin));
-    }
-    float sum = row_sum(own, TSR_PHASE_SECOND, 0u, 0u, total);
+    exp_sum row = exp_sum_of_row(own, logits);
     if (PHASE == TSR_PHASE_SECOND)
         return;
+    float shift = row.largest, sum = row.sum;
 
     // The invocation that has the label's class writes the loss, and reads the logit before the
     // gradient overwrites it.
@@ -99,7 +74,7 @@ void main()
         uvec2 gradient = tsr_at_stride(p.gradient, own.row, p.gradient_stride);
         float scale = 1.0 / sum;
         for (uint j = own_first(own.begin); j < own.end; j += OWN_STEP) {
-            vec4 value = tsr_exp4_down(load_logits(logits, j) - shift) * scale;
+            vec4 value = tsr_exp4_down(LOAD_LOGITS(logits, j) - shift) * scale;
             value -= vec4(equal(uvec4(label), uvec4(j) + uvec4(0u, 1u, 2u, 3u)));
             value = label == IGNORED ? vec4(0.0) : value * p.scale;
             tsr_store_row4(gradient, p.gradient_step, j, p.classes, GRADIENT_DTYPE, FORM, value);

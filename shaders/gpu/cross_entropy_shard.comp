@@ -2,11 +2,10 @@
 // computes one row. The first step computes the largest logit, the sum of exponentials and the
 // label's logit among the classes of this rank. The second step computes loss and gradient from
 // these numbers of all ranks. A class belongs to the same invocation in all loops, so that the
-// gradient may overwrite the logits.
+// gradient may overwrite the logits. Each step reads the logits once.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/index.glsl"
-#include "include/exp_log.glsl"
 #include "params/cross_entropy_shard.h"
 
 layout(local_size_x_id = 0) in;
@@ -25,20 +24,16 @@ layout(push_constant) uniform Push {
 
 #define ROW_LENGTH p.here
 #define PARTIALS p.loss // if STEP is TSR_SHARD_STATS
-#include "include/segments.glsl"
-
 #define MINUS_INFINITY uintBitsToFloat(0xff800000u)
+// Classes past the last are -inf.
+#define LOAD_LOGITS(logits, j)                                                                     \
+    tsr_load_row4(logits, p.logits_step, j, p.here, LOGITS_DTYPE, FORM, MINUS_INFINITY)
+#include "include/exp_sum.glsl"
 
 // The label's index among the classes of this rank, or TSR_NO_INDEX.
 uint place_of(uint label)
 {
     return label >= p.first && label - p.first < p.here ? label - p.first : TSR_NO_INDEX;
-}
-
-// Loads classes j … j+3. Classes past the last are -inf.
-vec4 load_logits(uvec2 logits, uint j)
-{
-    return tsr_load_row4(logits, p.logits_step, j, p.here, LOGITS_DTYPE, FORM, MINUS_INFINITY);
 }
 
 uvec2 stat_at(uint plane, uint row)
@@ -48,38 +43,16 @@ uvec2 stat_at(uint plane, uint row)
 
 void write_stats(row_part own, uvec2 logits, uint place)
 {
-    vec4 largest = vec4(MINUS_INFINITY);
-    if (in_phase(TSR_PHASE_FIRST))
-        for (uint j = own_first(own.begin); j < own.end; j += OWN_STEP)
-            largest = max(largest, load_logits(logits, j));
-    float most = row_max(own, largest);
-    if (PHASE == TSR_PHASE_FIRST)
-        return;
-    // If all logits of this rank are -inf, the shift is 0, because -inf − -inf would be NaN. Other
-    // ranks may have larger logits.
-    float shift = most == MINUS_INFINITY ? 0.0 : most;
-
-    float total = 0.0;
-    if (in_phase(TSR_PHASE_SECOND)) {
-        uint begin = own.begin;
-        do {
-            precise vec4 sums = vec4(0.0);
-            for (uint j = own_first(begin); j < segment_end(own, begin); j += OWN_STEP) {
-                bvec4 there = lessThan(uvec4(j) + uvec4(0u, 1u, 2u, 3u), uvec4(p.here));
-                sums += mix(vec4(0.0), tsr_exp4_down(load_logits(logits, j) - shift), there);
-            }
-            add_segment(total, sums);
-        } while (next_segment(own, begin));
-    }
-    float sum = row_sum(own, TSR_PHASE_SECOND, 0u, 0u, total);
+    // The sum is 0 if all logits of this rank are -inf. Other ranks may have larger logits.
+    exp_sum all = exp_sum_of_row(own, logits);
     if (PHASE == TSR_PHASE_SECOND || !own.owner || own.segment > 0u || group_thread() > 0u)
         return;
     float picked = 0.0;
     if (place != TSR_NO_INDEX)
         picked =
             tsr_load_float(tsr_row_element(logits, p.logits_step, place, FORM), 0u, LOGITS_DTYPE);
-    tsr_floats(stat_at(0u, own.row)).v[0] = most;
-    tsr_floats(stat_at(1u, own.row)).v[0] = sum;
+    tsr_floats(stat_at(0u, own.row)).v[0] = all.largest;
+    tsr_floats(stat_at(1u, own.row)).v[0] = all.sum;
     tsr_floats(stat_at(2u, own.row)).v[0] = picked;
 }
 
@@ -105,7 +78,7 @@ void write_whole(row_part own, uvec2 logits, uint label)
     uvec2 gradient = tsr_at_stride(p.gradient, row, p.gradient_stride);
     float scale = 1.0 / sum;
     for (uint j = own_first(own.begin); j < own.end; j += OWN_STEP) {
-        vec4 value = tsr_exp4_down(load_logits(logits, j) - most) * scale;
+        vec4 value = tsr_exp4_down(LOAD_LOGITS(logits, j) - most) * scale;
         value -= vec4(equal(uvec4(place), uvec4(j) + uvec4(0u, 1u, 2u, 3u)));
         value = ignored ? vec4(0.0) : value * p.scale;
         tsr_store_row4(gradient, p.gradient_step, j, p.here, GRADIENT_DTYPE, FORM, value);

@@ -2,7 +2,9 @@
 // ranges, and applies the epilogue. `a` is the address of the partial matrices, f32 [batch, splits,
 // m, n], and `k` is the number of splits.
 //
-// An invocation computes one element of y, so that neighbours store neighbouring elements.
+// An invocation computes one element of y, so that neighbours store neighbouring elements. With
+// TSR_MM_ROW_SUMS, the partial matrices are followed by the sums of a's rows, f32 [splits, m], and
+// further invocations add these up.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 
@@ -14,9 +16,21 @@ layout(constant_id = 1) const uint MODE = 0;
 
 #include "include/matmul_common.glsl"
 
+void add_row_sums(uint row)
+{
+    uvec2 part = mm_at(p.a, p.k, p.m * p.n, TSR_DT_F32);
+    precise float sum = 0.0;
+    for (uint split = 0; split < p.k; split++)
+        sum += tsr_floats(part).v[split * p.m + row];
+    tsr_floats y = tsr_floats(uvec2(p.TSR_MM_ROW_SUMS_LOW, p.TSR_MM_ROW_SUMS_HIGH));
+    y.v[row] = (MODE & TSR_MM_ACCUMULATE) != 0 ? y.v[row] + sum : sum;
+}
+
 void main()
 {
     uint item = tsr_flat_group() * THREADS + gl_LocalInvocationIndex;
+    if ((MODE & TSR_MM_ROW_SUMS) != 0 && item >= p.m * p.n && item - p.m * p.n < p.m)
+        add_row_sums(item - p.m * p.n);
     if (item >= p.m * p.n)
         return;
     uint row = item / p.n, col = item - row * p.n;

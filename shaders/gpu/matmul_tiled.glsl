@@ -180,6 +180,43 @@ void store(uint row0, uint col0, uint x, uint y)
     }
 }
 
+#if WORD_K == 1
+// The sums of a's rows over k, which the workgroups with the first columns of y add up from the
+// elements that they load. The rows of an invocation's loads are the same in all steps, because the
+// number of invocations is a multiple of BM / 4.
+const bool ROW_SUMS = (MM_FUSED & TSR_MM_ROW_SUMS) != 0 && A_LOAD == TSR_MM_LOAD_VEC_LINE;
+const uint SUM_PARTS = THREADS / (BM / 4); // invocations that load the same four rows
+
+// Adds the elements of a that this invocation has loaded for a step.
+void add_to_row_sums(inout vec4 row_sums)
+{
+    [[unroll]] for (uint i = 0; i < a_count / 4; i++) {
+        uint at = i * 4;
+        row_sums += mm_widen4(uvec4(a_registers[at], a_registers[at + 1], a_registers[at + 2], a_registers[at + 3]), A_DTYPE);
+    }
+}
+
+void store_row_sums(uint row0, vec4 row_sums)
+{
+    uint self = gl_LocalInvocationIndex;
+    barrier();
+    [[unroll]] for (uint c = 0; c < 4; c++)
+        tile[self / (BM / 4) * BM + self % (BM / 4) * 4 + c] = row_sums[c];
+    barrier();
+    for (uint line = self; line < min(BM, p.m - row0); line += THREADS) {
+        float sum = 0.0;
+        for (uint part = 0; part < SUM_PARTS; part++)
+            sum += tile[part * BM + line];
+        tsr_floats at = tsr_floats(mm_at(uvec2(p.TSR_MM_ROW_SUMS_LOW, p.TSR_MM_ROW_SUMS_HIGH), mm_split() * p.m + row0 + line, 1, TSR_DT_F32));
+        at.v[0] = (MM_MODE & TSR_MM_ACCUMULATE) != 0 ? at.v[0] + sum : sum;
+    }
+}
+#else
+const bool ROW_SUMS = false;
+void add_to_row_sums(inout vec4 row_sums) {}
+void store_row_sums(uint row0, vec4 row_sums) {}
+#endif
+
 void main()
 {
     uint group = tsr_flat_group();
@@ -197,6 +234,7 @@ void main()
 
     [[unroll]] for (uint i = 0; i < TM * TN; i++)
         sums[i] = 0.0;
+    vec4 row_sums = vec4(0.0);
     if (LOADS_AHEAD) {
         a_prepare(p.m - row0);
         b_prepare(p.n - col0);
@@ -206,6 +244,8 @@ void main()
         barrier();
         a_keep();
         b_keep();
+        if (ROW_SUMS)
+            add_to_row_sums(row_sums);
         barrier();
         load(a, b, p.m - row0, p.n - col0, k + BK, k_count);
         multiply(x, y);
@@ -214,4 +254,6 @@ void main()
         store_vectors(row0, col0, x, y);
     else
         store(row0, col0, x, y);
+    if (ROW_SUMS && col0 == 0)
+        store_row_sums(row0, row_sums);
 }

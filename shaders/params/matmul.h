@@ -53,6 +53,11 @@ TSR_PUSH_CHECK(tsr_matmul_wide_push);
 #define TSR_MM_OTHER_LOW y_outer
 #define TSR_MM_OTHER_HIGH y_inner
 
+/* In products that also add up the rows of a, which have no batch dimensions, these members hold
+ * the address of the sums: f32 [m], or [splits, m]. */
+#define TSR_MM_ROW_SUMS_LOW a_outer
+#define TSR_MM_ROW_SUMS_HIGH a_inner
+
 /* Fields of `mode`. */
 #define TSR_MM_ACCUMULATE 1u
 #define TSR_MM_BIAS 2u
@@ -81,6 +86,9 @@ TSR_PUSH_CHECK(tsr_matmul_wide_push);
 #define TSR_MM_B_SCALES (1u << 21)
 /* Flag of kernels that define MM_FUSED: another matrix is added to y after the activation. */
 #define TSR_MM_ADDED (1u << 22)
+/* Flag of matmul_tiled.glsl with loads TSR_MM_LOAD_VEC_LINE of a, and of matmul_sum.comp: the sum
+ * of each row of a over k is another result, which TSR_MM_ACCUMULATE adds to what is there. */
+#define TSR_MM_ROW_SUMS (1u << 23)
 /* This value of a specialization constant means that the mode is in the push constants. */
 #define TSR_MM_MODE_PUSHED 0xffffffffu
 

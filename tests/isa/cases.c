@@ -55,6 +55,7 @@ typedef struct product {
     tsr_dtype a, b, y;
     bool transpose_a, transpose_b;
     bool bias; /* with bias and GELU */
+    bool sums; /* and the sums of a's rows */
 } product;
 
 /* X·Wᵀ is a forward product, X·W the gradient of its input and Xᵀ·W the gradient of its weight. */
@@ -62,6 +63,8 @@ static const product products[] = {
     {"f32 4096^3 XWt", 0, 4096, 4096, 4096, TSR_F32, TSR_F32, TSR_F32, .transpose_b = true},
     {"f32 4096^3 XW", 0, 4096, 4096, 4096, TSR_F32, TSR_F32, TSR_F32, .bias = false},
     {"f32 4096^3 XtW", 0, 4096, 4096, 4096, TSR_F32, TSR_F32, TSR_F32, .transpose_a = true},
+    {"f32 sums 4096^3 XtW", 0, 4096, 4096, 4096, TSR_F32, TSR_F32, TSR_F32, .sums = true},
+    {"f32 768^2x8192 XtW sums", 0, 768, 8192, 768, TSR_F32, TSR_F32, TSR_F32, .sums = true},
     {"f16 4096^3 XWt", 0, 4096, 4096, 4096, TSR_F16, TSR_F16, TSR_F16, .transpose_b = true},
     {"f16 4096^3 XW", 0, 4096, 4096, 4096, TSR_F16, TSR_F16, TSR_F16, .bias = false},
     {"f16 4096^3 XtW", 0, 4096, 4096, 4096, TSR_F16, TSR_F16, TSR_F16, .transpose_a = true},
@@ -92,14 +95,21 @@ static const product products[] = {
 
 static void record_product(const product *p)
 {
-    tsr_tensor *a = p->batch         ? make(p->a, p->batch, p->m, p->k, -1)
-                    : p->transpose_a ? make(p->a, p->k, p->m, -1)
-                                     : make(p->a, p->m, p->k, -1);
+    tsr_tensor *a = p->batch                    ? make(p->a, p->batch, p->m, p->k, -1)
+                    : p->transpose_a || p->sums ? make(p->a, p->k, p->m, -1)
+                                                : make(p->a, p->m, p->k, -1);
     tsr_tensor *b = p->batch         ? make(p->b, p->batch, p->n, p->k, -1)
                     : p->transpose_b ? make(p->b, p->n, p->k, -1)
                                      : make(p->b, p->k, p->n, -1);
     tsr_tensor *y = p->batch ? make(p->y, p->batch, p->m, p->n, -1) : make(p->y, p->m, p->n, -1);
 
+    bool recorded;
+    if (p->sums) {
+        ck_assert_ok(
+            tsr__matmul_with_row_sums(queue, y, make(TSR_F32, p->m, -1), a, b, false, &recorded));
+        ck_assert(recorded);
+        return;
+    }
     ck_assert_ok(
         tsr_matmul(queue, y, a, b,
                    tsr_matmul_params(.transpose_a = p->transpose_a, .transpose_b = p->transpose_b,

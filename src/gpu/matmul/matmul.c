@@ -65,6 +65,10 @@ static tsr_status plan_and_record(const tsr__matmul_call *call,
 
     if (p->m > 0 && p->n > 0 && p->batch_count > 0) {
         TSR__TRY(tsr__matmul_plan_narrowed(call, override, &plan));
+        if (call->sums && plan.method != TSR__MATMUL_NOTHING) {
+            *recorded = false;
+            return TSR_OK;
+        }
         if (plan.method == TSR__MATMUL_NOTHING && !call->gate) {
             if (!call->added && tsr__dtype_is_block(call->b->layout.dtype))
                 tsr__matmul_plan_blocks(call, &plan);
@@ -181,6 +185,30 @@ tsr_status tsr__matmul_times(tsr_stream *stream, tsr_tensor *y, const tsr_tensor
                                    .times = true};
     *recorded = false;
     TSR__TRY(tsr__matmul_check(stream, y, a, b, tsr_matmul_params(.bias = factor), &problem));
+    return plan_and_record(&call, NULL, false, recorded);
+}
+
+tsr_status tsr__matmul_with_row_sums(tsr_stream *stream, tsr_tensor *y, tsr_tensor *sums,
+                                     const tsr_tensor *a, const tsr_tensor *b, bool accumulate,
+                                     bool *recorded)
+{
+    tsr__matmul_problem problem;
+    const tsr__matmul_call call = {
+        .stream = stream, .problem = &problem, .y = y, .a = a, .b = b, .sums = sums};
+    *recorded = false;
+    TSR__TRY(tsr__matmul_check(stream, y, a, b,
+                               tsr_matmul_params(.transpose_a = true, .accumulate = accumulate),
+                               &problem));
+    TSR__TRY(tsr__require_float("matmul", "sums", stream, sums));
+    TSR__REQUIRE(sums->layout.ndim == 1 && sums->layout.shape[0] == problem.m,
+                 "matmul: sums is %s; y is %s", TSR__SHAPE(sums->layout.ndim, sums->layout.shape),
+                 TSR__SHAPE(y->layout.ndim, y->layout.shape));
+    TSR__TRY(tsr__require_disjoint("matmul", "sums", sums, "y", y, false));
+    TSR__TRY(tsr__require_disjoint("matmul", "sums", sums, "a", a, false));
+    TSR__TRY(tsr__require_disjoint("matmul", "sums", sums, "b", b, false));
+    if (sums->layout.dtype != TSR_F32 || !tsr_layout_is_contiguous(&sums->layout) ||
+        problem.swapped || tsr__dtype_is_block(b->layout.dtype))
+        return TSR_OK;
     return plan_and_record(&call, NULL, false, recorded);
 }
 

@@ -76,6 +76,8 @@ static bool computes(const tsr__matmul_call *call, const tsr__matmul_plan *plan)
     if (call->norm &&
         (plan->splits > 1 || !family->normalises || !family->normalises(call->problem)))
         return false;
+    if (call->sums)
+        return family->sums_rows && tsr__matmul_tiles_sum_rows(call, plan);
     if (call->slope || call->times || call->added)
         return (family->fuses_tiles && tsr__matmul_tiles_fuse(call)) ||
                (!call->added && family->fuses && family->fuses(call));
@@ -90,7 +92,7 @@ tsr_status tsr__matmul_plan_floats(const tsr__matmul_call *call,
     const tsr__matmul_problem *p = call->problem;
     tsr_device *gpu = tsr_stream_device(call->stream);
     const bool two = call->slope || call->times, of_f32 = two && gpu->cpu,
-               fused = two || call->added || call->gated || call->norm;
+               fused = two || call->added || call->gated || call->norm || call->sums;
     tsr__tuned *tuned;
 
     *out = (tsr__matmul_plan){.method = TSR__MATMUL_NOTHING};

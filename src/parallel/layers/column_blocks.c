@@ -208,9 +208,9 @@ static tsr_status add_block_grad(tsr__column_linear *column, tsr__temps *temps, 
 }
 
 /* Adds the gradients of the weights or biases of all blocks that are not replicated. */
-static tsr_status add_divided_grads(tsr__column_linear *column, tsr__temps *temps,
-                                    tsr__weight_or_bias which, const tsr_tensor *dy2,
-                                    const tsr_tensor *x2)
+static tsr_status add_grads_of(tsr__column_linear *column, tsr__temps *temps,
+                               tsr__weight_or_bias which, const tsr_tensor *dy2,
+                               const tsr_tensor *x2)
 {
     tsr_stream *stream = column->linear.base.stream;
     tsr_tensor *grad;
@@ -228,6 +228,47 @@ static tsr_status add_divided_grads(tsr__column_linear *column, tsr__temps *temp
     for (int i = 0; i < column->block_count; i++)
         if (!column->block[i].replicated)
             TSR__TRY(add_block_grad(column, temps, i, which, dy2, x2));
+    return TSR_OK;
+}
+
+/* Adds the gradients of the weight and the bias of each block that is not replicated. */
+static tsr_status add_block_grads(tsr__column_linear *column, tsr__temps *temps,
+                                  const tsr_tensor *dy2, const tsr_tensor *x2)
+{
+    for (int i = 0; i < column->block_count; i++) {
+        const tsr__column_block *block = &column->block[i];
+        tsr_tensor *dy;
+        if (block->replicated)
+            continue;
+        TSR__TRY(tsr__temp_slice(temps, dy2, 1, block->start, block->division.length, &dy));
+        TSR__TRY(tsr__parameter_add_linear_grads(
+            &column->linear.base, tsr__block_parameter(column, i, TSR__WEIGHT),
+            tsr__block_parameter(column, i, TSR__BIAS), dy, x2));
+    }
+    return TSR_OK;
+}
+
+/* Adds the gradients of all blocks that are not replicated. */
+static tsr_status add_divided_grads(tsr__column_linear *column, tsr__temps *temps,
+                                    const tsr_tensor *dy2, const tsr_tensor *x2)
+{
+    tsr_tensor *weight, *bias;
+    if (!column->linear.has_bias)
+        return add_grads_of(column, temps, TSR__WEIGHT, dy2, x2);
+    TSR__TRY(find_joint_grad(column, temps, TSR__WEIGHT, &weight));
+    TSR__TRY(find_joint_grad(column, temps, TSR__BIAS, &bias));
+    if (!weight && !bias)
+        return add_block_grads(column, temps, dy2, x2);
+    if (!weight || !bias) {
+        TSR__TRY(add_grads_of(column, temps, TSR__WEIGHT, dy2, x2));
+        return add_grads_of(column, temps, TSR__BIAS, dy2, x2);
+    }
+    TSR__TRY(tsr__linear_grads(column->linear.base.stream, weight, bias, dy2, x2,
+                               !parameter_of(column, 0, TSR__WEIGHT)->grad_empty,
+                               !parameter_of(column, 0, TSR__BIAS)->grad_empty));
+    for (int i = 0; i < column->block_count; i++)
+        parameter_of(column, i, TSR__WEIGHT)->grad_empty =
+            parameter_of(column, i, TSR__BIAS)->grad_empty = false;
     return TSR_OK;
 }
 
@@ -280,9 +321,7 @@ tsr_status tsr__column_add_grads(tsr__column_linear *column, tsr__temps *temps,
     tsr__replicated_grads grads = {.layer = &column->linear.base, .temps = temps};
     tsr_status status = start_replicated(column, &grads, dy2, x2);
     if (status == TSR_OK)
-        status = add_divided_grads(column, temps, TSR__WEIGHT, dy2, x2);
-    if (status == TSR_OK && column->linear.has_bias)
-        status = add_divided_grads(column, temps, TSR__BIAS, dy2, x2);
+        status = add_divided_grads(column, temps, dy2, x2);
     if (status == TSR_OK && grads.count > 0)
         status = tsr__replicated_grads_finish(&grads);
     tsr__replicated_grads_cancel(&grads);

@@ -313,6 +313,16 @@ tsr_status tsr__parameter_require(const tsr_layer *layer, int index) TSR_NODISCA
 /* Allocates memory for the gradient, unless the gradient has memory. */
 tsr_status tsr__parameter_need_grad(tsr_layer *layer, int index) TSR_NODISCARD;
 /* grad += dy2 [m,n]ᵀ · x2 [m,k]. */
+/* weight [n,k] = dy2 [m,n]ᵀ · x2 [m,k], and bias [n] = the column sums of dy2, each added to what
+ * is there if `add_…` is set. bias may be NULL. On GPUs the product may compute the sums, too. */
+tsr_status tsr__linear_grads(tsr_stream *stream, tsr_tensor *weight, tsr_tensor *bias,
+                             const tsr_tensor *dy2, const tsr_tensor *x2, bool add_weight,
+                             bool add_bias) TSR_NODISCARD;
+/* Adds both gradients of a linear layer: those of the weight, and of the bias unless its index is
+ * -1. */
+tsr_status tsr__parameter_add_linear_grads(tsr_layer *layer, int weight, int bias,
+                                           const tsr_tensor *dy2,
+                                           const tsr_tensor *x2) TSR_NODISCARD;
 tsr_status tsr__parameter_add_weight_grad(tsr_layer *layer, int index, const tsr_tensor *dy2,
                                           const tsr_tensor *x2) TSR_NODISCARD;
 /* grad += the column sums of dy2 [m,n]. */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "gpu/internal.h"
 
 /* Makes the full name of a parameter: for "mlp" and "up.weight", "mlp.up.weight". */
 static tsr_status join_names(const char *layer, const char *name, char **out)
@@ -108,6 +109,34 @@ tsr_status tsr__parameter_add_bias_grad(tsr_layer *layer, int index, const tsr_t
     TSR__TRY(tsr_reduce(layer->stream, parameter->seen.grad, dy2, 0, TSR_REDUCE_SUM,
                         !parameter->grad_empty));
     parameter->grad_empty = false;
+    return TSR_OK;
+}
+
+tsr_status tsr__linear_grads(tsr_stream *stream, tsr_tensor *weight, tsr_tensor *bias,
+                             const tsr_tensor *dy2, const tsr_tensor *x2, bool add_weight,
+                             bool add_bias)
+{
+    bool recorded = false;
+    if (bias && add_weight == add_bias)
+        TSR__TRY(tsr__matmul_with_row_sums(stream, weight, bias, dy2, x2, add_weight, &recorded));
+    if (recorded)
+        return TSR_OK;
+    TSR__TRY(tsr_matmul(stream, weight, dy2, x2,
+                        tsr_matmul_params(.transpose_a = true, .accumulate = add_weight)));
+    return bias ? tsr_reduce(stream, bias, dy2, 0, TSR_REDUCE_SUM, add_bias) : TSR_OK;
+}
+
+tsr_status tsr__parameter_add_linear_grads(tsr_layer *layer, int weight, int bias,
+                                           const tsr_tensor *dy2, const tsr_tensor *x2)
+{
+    if (bias < 0)
+        return tsr__parameter_add_weight_grad(layer, weight, dy2, x2);
+    TSR__TRY(tsr__parameter_need_grad(layer, weight));
+    TSR__TRY(tsr__parameter_need_grad(layer, bias));
+    tsr__layer_parameter *w = layer->parameter[weight], *b = layer->parameter[bias];
+    TSR__TRY(tsr__linear_grads(layer->stream, w->seen.grad, b->seen.grad, dy2, x2, !w->grad_empty,
+                               !b->grad_empty));
+    w->grad_empty = b->grad_empty = false;
     return TSR_OK;
 }
 

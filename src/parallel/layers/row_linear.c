@@ -255,8 +255,7 @@ static tsr_status add_parameter_grads(tsr__row_linear *row, const tsr_tensor *dy
                                       const tsr_tensor *x2)
 {
     tsr_layer *layer = &row->linear.base;
-    TSR__TRY(tsr__parameter_add_weight_grad(layer, 0, dy2, x2));
-    return row->linear.has_bias ? tsr__parameter_add_bias_grad(layer, 1, dy2) : TSR_OK;
+    return tsr__parameter_add_linear_grads(layer, 0, row->linear.has_bias ? 1 : -1, dy2, x2);
 }
 
 /* The backward pass of the layer's adapters. dx2 may be NULL. */

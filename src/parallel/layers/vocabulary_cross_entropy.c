@@ -60,6 +60,9 @@ static tsr_status compute_loss(const loss_call *call, tsr__temps *temps)
     TSR__TRY(tsr__temp_new(temps, TSR_F32, 3, shape, &stats));
     TSR__TRY(tsr__cross_entropy_shard_check(temps->stream, call->loss, call->dlogits, call->logits,
                                             call->labels, stats, call->first, call->classes));
+    if (shape[0] == 1)
+        return tsr_cross_entropy(temps->stream, call->loss, call->dlogits, call->logits,
+                                 call->labels, call->scale);
     TSR__TRY(tsr__temp_slice(temps, stats, 0, tsr_group_rank(call->group), 1, &mine));
     TSR__TRY(tsr__temp_reshape(temps, mine, 2, shape + 1, &mine2));
     if (tsr_tensor_layout(call->logits)->shape[1] > 0)

@@ -253,6 +253,63 @@ static void check_added(const shape *s, tsr_dtype dtype, gpu_random *random)
     free(steps);
 }
 
+/* Computes a product and the sums of its first operand's columns, and adds both a second time. */
+static void check_row_sums(const shape *s, bool suits, gpu_random *random)
+{
+    double *values[2], *y = numbers(s->m * s->n), *sums = numbers(s->m);
+    tsr_tensor *a = filled(random, 2, s->k, s->m, &values[0]),
+               *b = filled(random, 2, s->k, s->n, &values[1]),
+               *made[] = {gpu_new(TSR_F32, 2, (int64_t[]){s->m, s->n}), gpu_new(TSR_F32, 1, &s->m)};
+    for (int times = 1; times <= 2; times++) {
+        bool recorded = false;
+        if (times == 1) {
+            gpu_poison(made[0]);
+            gpu_poison(made[1]);
+        }
+        GPU_OK(tsr__matmul_with_row_sums(queue, made[0], made[1], a, b, times == 2, &recorded));
+        ck_assert_msg(recorded == suits, "[%lld,%lld,%lld]: %s", (long long)s->m, (long long)s->n,
+                      (long long)s->k, recorded ? "recorded" : "not recorded");
+        if (!recorded)
+            break;
+        gpu_get(made[0], y);
+        gpu_get(made[1], sums);
+        for (int64_t i = 0; i < s->m * s->n; i++) {
+            double product = 0, sum = 0;
+            for (int64_t k = 0; k < s->k; k++) {
+                product += values[0][k * s->m + i / s->n] * values[1][k * s->n + i % s->n];
+                sum += values[0][k * s->m + i / s->n];
+            }
+            expect_near(s, "y", i, y[i], times * product);
+            expect_near(s, "a sum", i / s->n, sums[i / s->n], times * sum);
+        }
+    }
+    for (int i = 0; i < 2; i++) {
+        tsr_tensor_destroy(&made[i]);
+        free(values[i]);
+    }
+    tsr_tensor_destroy(&a);
+    tsr_tensor_destroy(&b);
+    free(y);
+    free(sums);
+}
+
+/* Several columns of workgroups, tiles that are not full, k in several ranges, and rows of a that
+ * are not vectors. */
+START_TEST(gpus_sum_rows_in_products)
+{
+    static const shape on_gpus[] = {{.m = 72, .n = 140, .k = 70},
+                                    {.m = 36, .n = 33, .k = 2050},
+                                    {.m = 128, .n = 128, .k = 768}};
+    const shape odd = {.m = 70, .n = 36, .k = 40};
+    gpu_random random = {29};
+    check_row_sums(&odd, false, &random);
+    tsr__device_treat_as(gpu, TSR__CLASS_GPU);
+    for (size_t i = 0; i < sizeof on_gpus / sizeof *on_gpus; i++)
+        check_row_sums(&on_gpus[i], true, &random);
+    check_row_sums(&odd, false, &random);
+}
+END_TEST
+
 /* The kernels for GPUs: tiles that are not full, rows of y that are not aligned, few rows, for
  * which there are none, and k in several ranges. */
 START_TEST(gpus_fuse_products_in_tiles)
@@ -298,6 +355,10 @@ START_TEST(refuses)
                                 &(tsr__matmul_fusion){.gate = &(tsr__matmul_gate){.up = other}},
                                 &recorded),
               TSR_ERR_INVALID, "matmul: up is [64,32]; a is [64,64]");
+    tsr_tensor *row = gpu_new(TSR_F32, 1, (int64_t[]){32});
+    GPU_FAILS(tsr__matmul_with_row_sums(queue, y, row, a, a, false, &recorded), TSR_ERR_INVALID,
+              "matmul: sums is [32]; y is [64,64]");
+    tsr_tensor_destroy(&row);
     tsr_tensor *all[] = {y, other, a};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         tsr_tensor_destroy(&all[i]);
@@ -310,5 +371,6 @@ TESTS(activated)
     tcase_add_test(tests, activation_and_its_derivative);
     tcase_add_test(tests, factors);
     tcase_add_test(tests, gpus_fuse_products_in_tiles);
+    tcase_add_test(tests, gpus_sum_rows_in_products);
     tcase_add_test(tests, refuses);
 }

@@ -623,20 +623,29 @@ START_TEST(neighbours_stay)
 }
 END_TEST
 
-/* Each gradient has the same bits whether it is computed alone or with the others. Some cases have
- * enough elements for the kernels for short and for long rows. */
+/* Each gradient has the same bits whether it is computed alone or with the others, also if dbias
+ * follows dweight in one tensor. Some cases have enough elements for the kernels for short and for
+ * long rows. The last one uses the kernels for GPUs, which then add up both in one dispatch. */
 START_TEST(gradients_on_their_own)
 {
     enum { MAX = 1025 * 66 };
-    static const int64_t sizes[][2] = {{70, 33}, {300, 33}, {8, 4098}, {1025, 66}};
+    static const int64_t sizes[][2] = {{70, 33}, {300, 33}, {8, 4098}, {1025, 66}, {300, 35}};
     const int64_t *size = sizes[_i], rows = size[0], columns = size[1];
     tsr_tensor *x = gpu_new(TSR_F32, 2, size), *dy = gpu_new(TSR_F32, 2, size);
     tsr_tensor *out[] = {gpu_new(TSR_F32, 2, size), gpu_new(TSR_F32, 1, &columns),
                          gpu_new(TSR_F32, 1, &columns)};
+    tsr_tensor *both = gpu_new(TSR_F32, 1, (int64_t[]){2 * columns + 3});
     static double together[3][MAX], alone[MAX];
+    if (_i == 4)
+        tsr__device_treat_as(gpu, TSR__CLASS_GPU);
     GPU_OK(tsr_random_normal(queue, x, 1, 2, tsr_random_params(.seed = 7)));
     GPU_OK(tsr_random_normal(queue, dy, 0, 1, tsr_random_params(.seed = 8)));
     for (int run = -2; run < 3; run++) { /* −2 and −1 compute all gradients, 0 to 2 one each */
+        for (int i = 1; run == -1 && i < 3; i++) {
+            const int64_t first = (i - 1) * (columns + 3);
+            tsr_tensor_destroy(&out[i]);
+            GPU_OK(tsr_tensor_slice(both, 0, first, first + columns, 1, &out[i]));
+        }
         for (int i = 0; i < 3; i++)
             gpu_poison(out[i]);
         GPU_OK(tsr_norm_grad(queue, run <= 0 ? out[0] : NULL, run < 0 || run == 1 ? out[1] : NULL,
@@ -651,8 +660,8 @@ START_TEST(gradients_on_their_own)
                 ck_assert(isnan(alone[0]));
         }
     }
-    tsr_tensor *all[] = {x, dy, out[0], out[1], out[2]};
-    for (int i = 0; i < 5; i++)
+    tsr_tensor *all[] = {x, dy, out[0], out[1], out[2], both};
+    for (int i = 0; i < 6; i++)
         tsr_tensor_destroy(&all[i]);
 }
 END_TEST
@@ -1080,7 +1089,7 @@ TESTS(norm)
     tcase_add_test(tests, rows_of_equal_elements);
     tcase_add_loop_test(tests, nan_and_infinities, 0, 3);
     tcase_add_test(tests, neighbours_stay);
-    tcase_add_loop_test(tests, gradients_on_their_own, 0, 4);
+    tcase_add_loop_test(tests, gradients_on_their_own, 0, 5);
     tcase_add_test(tests, another_gradient_is_added);
     tcase_add_test(tests, statistics_are_saved);
     tcase_add_test(tests, gradients_match_finite_differences);

@@ -21,6 +21,7 @@ struct tsr__matmul_call {
      * rows; the call has all of b and bias. */
     const tsr_tensor *slope;
     const tsr_tensor *added; /* of tsr__matmul_fused */
+    const tsr_tensor *sums;  /* of tsr__matmul_with_row_sums */
     bool times, gated;
     /* NULL, or the norm of tsr__matmul_fused, whose weight has k contiguous elements that start at
      * a multiple of the size of four */
@@ -53,6 +54,9 @@ uint32_t tsr__matmul_mode(const tsr__matmul_problem *problem);
 /* True if a family with `fuses_tiles` computes this product, which has one of `slope`, `times` and
  * `added`. */
 bool tsr__matmul_tiles_fuse(const tsr__matmul_call *call);
+
+/* True if a family with `sums_rows` computes this product, which has `sums`. */
+bool tsr__matmul_tiles_sum_rows(const tsr__matmul_call *call, const tsr__matmul_plan *plan);
 
 /* Advances `index` to the next combination of the first `dims` batch dimensions; the last dimension
  * changes fastest. After the last combination, sets `index` to zeros and returns false. */

@@ -46,7 +46,8 @@ uint32_t tsr__matmul_mode(const tsr__matmul_problem *p)
 static uint32_t call_mode(const tsr__matmul_call *call)
 {
     return tsr__matmul_mode(call->problem) | (call->times ? TSR_MM_TIMES : 0) |
-           (call->slope ? TSR_MM_SLOPE : 0) | (call->added ? TSR_MM_ADDED : 0);
+           (call->slope ? TSR_MM_SLOPE : 0) | (call->added ? TSR_MM_ADDED : 0) |
+           (call->sums ? TSR_MM_ROW_SUMS : 0);
 }
 
 /* The other matrix besides y, or NULL. */
@@ -61,6 +62,15 @@ bool tsr__matmul_tiles_fuse(const tsr__matmul_call *call)
 
     return !tsr_stream_device(call->stream)->traits.slow_pipelines && p->batch_dims == 0 &&
            p->k > 0 && !p->accumulate && (!call->times || p->has_bias);
+}
+
+bool tsr__matmul_tiles_sum_rows(const tsr__matmul_call *call, const tsr__matmul_plan *plan)
+{
+    const tsr__matmul_problem *p = call->problem;
+
+    return plan->variant.own_mode && plan->variant.a_load == TSR_MM_LOAD_VEC_LINE &&
+           p->batch_dims == 0 && p->k > 0 && p->alpha == 1 && !call->bias &&
+           plan->config->threads % (plan->config->bm / 4) == 0;
 }
 
 bool tsr__matmul_next_batch(const tsr__matmul_problem *problem, int dims,
@@ -134,7 +144,7 @@ tsr_status tsr__matmul_finish(const tsr__matmul_call *call, tsr__buffer *partial
     sum.a = partial->address;
     sum.k = ranges;
     sum.splits = 1;
-    tsr__groups_for((uint64_t)sum.m * sum.n, threads, dispatch.groups);
+    tsr__groups_for((uint64_t)sum.m * sum.n + (call->sums ? sum.m : 0), threads, dispatch.groups);
     dispatch.groups[2] = matrices;
     dispatch.access[0] = tsr__read_buffer(partial);
     dispatch.access[1] = tsr__write_of(call->y);
@@ -142,6 +152,8 @@ tsr_status tsr__matmul_finish(const tsr__matmul_call *call, tsr__buffer *partial
     if (call->bias)
         dispatch.access[2] = tsr__read_of(call->bias);
     add_other(call, &dispatch);
+    if (call->sums)
+        dispatch.access[dispatch.access_count++] = tsr__write_of(call->sums);
     return tsr__stream_dispatch(call->stream, &dispatch);
 }
 
@@ -267,8 +279,10 @@ static uint32_t own_mode(const run *r)
         (r->partial || (p->y.col == 1 && tsr__matmul_side_vectors(p, &p->y, p->y.row, 4) &&
                         (!other_of(r->call) || other_of(r->call)->layout.offset % 4 == 0)));
 
-    return (r->partial ? partial_mode : call_mode(r->call)) | (vectors ? TSR_MM_Y_VECTORS : 0) |
-           (p->a_terms > 0 ? TSR_MM_A_SCALES : 0) | (p->b_terms > 0 ? TSR_MM_B_SCALES : 0);
+    return (r->partial ? partial_mode | (r->call->sums ? TSR_MM_ROW_SUMS : 0)
+                       : call_mode(r->call)) |
+           (vectors ? TSR_MM_Y_VECTORS : 0) | (p->a_terms > 0 ? TSR_MM_A_SCALES : 0) |
+           (p->b_terms > 0 ? TSR_MM_B_SCALES : 0);
 }
 
 static void fill_dispatch(run *r)
@@ -295,11 +309,21 @@ static void fill_dispatch(run *r)
         dispatch->access[dispatch->access_count++] = tsr__read_of(call->bias);
     if (!r->partial)
         add_other(call, dispatch);
+    if (call->sums && !r->partial)
+        dispatch->access[dispatch->access_count++] = tsr__write_of(call->sums);
     if (call->norm)
         dispatch->access[dispatch->access_count++] = tsr__read_of(call->norm->weight);
 }
 
-/* Makes the kernel store its sums to scratch memory, as f32 [batch, split, m, n]. */
+/* Sets the address of the sums of a's rows. */
+static void set_sums(uint64_t at, struct tsr_matmul_push *push)
+{
+    push->TSR_MM_ROW_SUMS_LOW = (uint32_t)at;
+    push->TSR_MM_ROW_SUMS_HIGH = (uint32_t)(at >> 32);
+}
+
+/* Makes the kernel store its sums to scratch memory, as f32 [batch, split, m, n]. Those of a's rows
+ * follow as f32 [split, m]. */
 static void aim_at_partial(const run *r, struct tsr_matmul_push *push)
 {
     uint32_t matrices = push->m * push->n * push->splits;
@@ -310,6 +334,8 @@ static void aim_at_partial(const run *r, struct tsr_matmul_push *push)
     push->y_inner = matrices;
     push->y_outer = matrices * push->batch_inner;
     push->alpha = 1;
+    if (r->call->sums)
+        set_sums(r->partial->address + (uint64_t)matrices * sizeof(float), push);
     push->mode &= TSR_MM_A_LANES_ROW | TSR_MM_B_LANES_COL;
     push->mode |= partial_mode;
 }
@@ -385,6 +411,9 @@ static tsr_status record_batch(run *r, int dims, const int64_t index[TSR__MATMUL
                 push.y = address(r, call->y, &p->y, y + row * p->y.row, o, i);
                 push.bias = address(r, call->bias, &p->bias, bias + row * p->bias.row, o, i);
                 set_other(call, row, &push);
+                if (call->sums)
+                    set_sums(tsr__tensor_address(call->sums) + (uint64_t)row * sizeof(float),
+                             &push);
                 TSR__TRY(record_region(
                     r, push, (uint32_t)tsr__matmul_min(r->outer.at_once, r->outer.size - o),
                     (uint32_t)tsr__matmul_min(r->inner.at_once, r->inner.size - i)));
@@ -416,9 +445,10 @@ tsr_status tsr__matmul_run_tiles(const tsr__matmul_call *call, const tsr__matmul
     fill_push(&r);
     if (partial) {
         int64_t matrices = r.outer.at_once * r.inner.at_once * plan->splits;
-        TSR__TRY(tsr__stream_scratch(call->stream,
-                                     (uint64_t)(matrices * r.rows.at_once * p->n) * sizeof(float),
-                                     &r.partial));
+        TSR__TRY(tsr__stream_scratch(
+            call->stream,
+            (uint64_t)(matrices * r.rows.at_once * (p->n + (call->sums ? 1 : 0))) * sizeof(float),
+            &r.partial));
     }
     fill_dispatch(&r);
     return tsr__stream_atomic(call->stream, record_batches, &r);

@@ -149,6 +149,7 @@ const tsr__matmul_family tsr__matmul_tiled = {
     .run = tsr__matmul_run_tiles,
     .splits_k = true,
     .fuses_tiles = true,
+    .sums_rows = true,
 };
 
 const tsr__matmul_family tsr__matmul_pairs = {

@@ -97,7 +97,7 @@ static tsr_status add_dispatch(tsr__dispatches *list, tsr_stream *stream, tsr_te
         tsr__buffer *scratch;
         TSR__TRY(tsr__segments_scratch(stream, params.rows, classes, &scratch));
         params.partials = scratch->address;
-        return tsr__segments_add(list, &dispatch, params.rows, classes, TSR_PHASE_FIRST, scratch);
+        return tsr__segments_add(list, &dispatch, params.rows, classes, TSR_PHASE_SECOND, scratch);
     }
     tsr__groups_for(params.rows, tsr__thread_group_workgroup(threads) / threads, dispatch.groups);
     return tsr__dispatches_add(list, &dispatch);

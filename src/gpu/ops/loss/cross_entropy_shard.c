@@ -142,7 +142,7 @@ static tsr_status add_dispatch(tsr__dispatches *list, tsr_stream *stream, const 
             push.loss = scratch->address;
         }
         return tsr__segments_add(list, &dispatch, push.rows, push.here,
-                                 s->whole ? TSR_PHASE_LAST : TSR_PHASE_FIRST, scratch);
+                                 s->whole ? TSR_PHASE_LAST : TSR_PHASE_SECOND, scratch);
     }
     tsr__groups_for(push.rows, tsr__thread_group_workgroup(threads) / threads, dispatch.groups);
     return tsr__dispatches_add(list, &dispatch);

@@ -330,9 +330,46 @@ static tsr_status prepare(gradient *g, tsr_stream *stream)
     return prepare_sums(g, stream, g->chunks, 0);
 }
 
+/* Returns the distance from dweight to dbias in elements, if one reduction can compute both as the
+ * rows of a matrix; otherwise 0. */
+static int64_t distance_of_outputs(const gradient *g)
+{
+    if (!g->dweight || !g->dbias || g->has_products || g->dweight->buffer != g->dbias->buffer)
+        return 0;
+    const tsr_layout *weight = &g->dweight->layout, *bias = &g->dbias->layout;
+    const int64_t distance = bias->offset - weight->offset;
+    return weight->dtype == TSR_F32 && bias->dtype == TSR_F32 && weight->strides[0] == 1 &&
+                   bias->strides[0] == 1 && distance > 0 && distance < INT32_MAX
+               ? distance
+               : 0;
+}
+
+/* Adds up both matrices of sums, which follow each other in memory. */
+static tsr_status add_both_sums(gradient *g, tsr_stream *stream, int64_t distance)
+{
+    const tsr_layout *sums = &g->sums[0].layout;
+    const int64_t columns = sums->shape[1];
+    tsr_tensor x = g->sums[0], y = *g->dweight;
+    x.layout =
+        (tsr_layout){.dtype = TSR_F32,
+                     .ndim = 3,
+                     .offset = sums->offset,
+                     .shape = {sums->shape[0], 2, columns},
+                     .strides = {sums->strides[0], g->sums[1].layout.offset - sums->offset, 1}};
+    y.layout = (tsr_layout){.dtype = TSR_F32,
+                            .ndim = 2,
+                            .offset = g->dweight->layout.offset,
+                            .shape = {2, columns},
+                            .strides = {distance, 1}};
+    return tsr__sum_columns_add(&g->list, stream, g->norm.op, &y, &x, g->accumulate);
+}
+
 static tsr_status add_sums(gradient *g, tsr_stream *stream)
 {
     tsr_tensor *outputs[] = {g->dweight, g->dbias};
+    const int64_t distance = distance_of_outputs(g);
+    if (distance > 0)
+        return add_both_sums(g, stream, distance);
     for (int i = 0; i < 2; i++)
         if (outputs[i])
             TSR__TRY(tsr__sum_columns_add(&g->list, stream, g->norm.op, outputs[i], &g->sums[i],
