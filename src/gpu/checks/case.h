@@ -5,7 +5,7 @@
 
 #include "gpu/stream/stream.h"
 
-enum { TSR__CASE_TENSORS = 9, TSR__CASE_ELEMENTS = 16400 };
+enum { TSR__CASE_TENSORS = 11, TSR__CASE_ELEMENTS = 16400 };
 
 typedef struct tsr__case {
     tsr_stream *stream;

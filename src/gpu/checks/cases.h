@@ -11,6 +11,7 @@ tsr__case_fn tsr__case_softmax_divided, tsr__case_softmax_grad_divided, tsr__cas
 tsr__case_fn tsr__case_norm_grad_divided, tsr__case_cross_entropy_divided;
 tsr__case_fn tsr__case_sum_rows, tsr__case_sum_short_rows, tsr__case_sum_columns;
 tsr__case_fn tsr__case_sum_squares;
+tsr__case_fn tsr__case_norm_with_stats, tsr__case_norm_grad_added;
 
 /* element_cases.c: operations on elements */
 tsr__case_fn tsr__case_multiply, tsr__case_where, tsr__case_silu, tsr__case_silu_mul,
@@ -18,7 +19,7 @@ tsr__case_fn tsr__case_multiply, tsr__case_where, tsr__case_silu, tsr__case_silu
 tsr__case_fn tsr__case_copy, tsr__case_transpose, tsr__case_fill, tsr__case_rope;
 tsr__case_fn tsr__case_index_select, tsr__case_index_add, tsr__case_adamw, tsr__case_sgd;
 tsr__case_fn tsr__case_clip_scale;
-tsr__case_fn tsr__case_kv_append, tsr__case_rope_append;
+tsr__case_fn tsr__case_kv_append, tsr__case_rope_append, tsr__case_rope_append_apart;
 
 /* vocabulary_cases.c */
 tsr__case_fn tsr__case_embedding, tsr__case_embedding_grad, tsr__case_cross_entropy_shard;
@@ -37,8 +38,13 @@ tsr__case_fn tsr__case_attention_coopmat, tsr__case_attention_coopmat_grad,
     tsr__case_attention_sinks;
 tsr__case_fn tsr__case_quant_product, tsr__case_long_quant_product, tsr__case_int8_product,
     tsr__case_dequantize, tsr__case_pack, tsr__case_narrow_blocks;
+tsr__case_fn tsr__case_narrow_norm, tsr__case_narrow_gate;
 tsr__case_fn tsr__case_grouped_blocks, tsr__case_grouped_few_blocks,
     tsr__case_grouped_coopmat_blocks;
+
+/* recurrent_cases.c: layers with a state */
+tsr__case_fn tsr__case_causal_conv, tsr__case_causal_conv_grad;
+tsr__case_fn tsr__case_delta_step, tsr__case_delta_chunks, tsr__case_delta_grad;
 
 /* expert_cases.c: mixtures of experts with weights that are floats */
 tsr__case_fn tsr__case_route, tsr__case_route_grad, tsr__case_route_sort;

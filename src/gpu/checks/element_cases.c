@@ -273,8 +273,9 @@ tsr_status tsr__case_kv_append(tsr__case *c, tsr_dtype dtype)
 
 /* Appends the same tokens as append(), by the operation that also rotates queries and keys. The
  * heads of tensor 0 are first those of the queries, then those of the keys, then those of the
- * values. */
-static tsr_status append_rotated(const tsr__case *c, tsr_kv_cache *cache, const tsr_rope *rope)
+ * values. If `apart` is set, the queries are not rotated in place, but to tensor 2. */
+static tsr_status append_rotated(const tsr__case *c, tsr_kv_cache *cache, const tsr_rope *rope,
+                                 bool apart)
 {
     tsr_tensor qkv[3];
     int64_t first = 0;
@@ -290,9 +291,10 @@ static tsr_status append_rotated(const tsr__case *c, tsr_kv_cache *cache, const 
     TSR__TRY(tsr_fill(c->stream, tsr__kv_cache_memory(cache), 0));
     TSR__TRY(tsr_kv_cache_add(cache, -1, &sequence));
     TSR__TRY(tsr_kv_cache_begin(cache, 1, &sequence, &(int64_t){TOKENS}, NULL));
-    TSR__TRY(tsr__kv_cache_append_rotated(cache, 0, rope, &qkv[0], &qkv[1], &qkv[2], NULL));
+    TSR__TRY(tsr__kv_cache_append_rotated(cache, 0, rope, &qkv[0], &qkv[1], &qkv[2],
+                                          apart ? c->tensor[2] : NULL));
     TSR__TRY(tsr_copy(c->stream, c->tensor[1], tsr__kv_cache_memory(cache)));
-    return tsr_copy(c->stream, c->tensor[2], &qkv[0]);
+    return apart ? TSR_OK : tsr_copy(c->stream, c->tensor[2], &qkv[0]);
 }
 
 /* Rotates row number `row` of tensor 0 on the host. */
@@ -312,7 +314,7 @@ static void rotated_row(tsr__case *c, int row)
     }
 }
 
-tsr_status tsr__case_rope_append(tsr__case *c, tsr_dtype dtype)
+static tsr_status rope_append(tsr__case *c, tsr_dtype dtype, bool apart)
 {
     tsr_kv_cache *cache = NULL;
     tsr_rope *rope = NULL;
@@ -331,8 +333,18 @@ tsr_status tsr__case_rope_append(tsr__case *c, tsr_dtype dtype)
     if (status == TSR_OK)
         status = tsr_rope_create(c->stream, tsr_rope_params(.rotary_dim = HEAD_DIM), &rope);
     if (status == TSR_OK)
-        status = append_rotated(c, cache, rope);
+        status = append_rotated(c, cache, rope, apart);
     tsr_rope_destroy(&rope);
     tsr_kv_cache_destroy(&cache);
     return status;
+}
+
+tsr_status tsr__case_rope_append(tsr__case *c, tsr_dtype dtype)
+{
+    return rope_append(c, dtype, false);
+}
+
+tsr_status tsr__case_rope_append_apart(tsr__case *c, tsr_dtype dtype)
+{
+    return rope_append(c, dtype, true);
 }

@@ -520,6 +520,68 @@ static double narrow_line(const double *line, tsr_dtype dtype, double *terms)
     return ldexp(127 - shift, 23);
 }
 
+/* Narrows lines of f32 to one term, with an RMS norm or with an activation and a factor. */
+static tsr_status narrow_rows(tsr__case *c, tsr_dtype dtype, bool gated)
+{
+    enum { LINES = 3 };
+    const int64_t pitch = tsr__matmul_line_elements(DEPTH, 1);
+    tsr__matmul_norm norm = {.epsilon = 1e-3F};
+    tsr__matmul_gate gate = {.activation = TSR_ACT_SILU};
+    tsr_tensor *lines, *view;
+
+    if (dtype == TSR_F32)
+        return tsr__fail(TSR_ERR_UNSUPPORTED, "matmul: lines are not narrowed to f32");
+    TSR__TRY(tsr__case_input(c, TSR_F32, TSR__SHAPE_2(LINES, DEPTH)));
+    TSR__TRY(gated ? tsr__case_input(c, TSR_F32, TSR__SHAPE_2(LINES, DEPTH))
+                   : tsr__case_input(c, TSR_F32, TSR__SHAPE_1(DEPTH)));
+    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_2(LINES, DEPTH)));
+    TSR__TRY(tsr__case_output(c, TSR_I32, TSR__SHAPE_2(LINES, 1)));
+    TSR__TRY(tsr_tensor_create(tsr_stream_device(c->stream), TSR_I32,
+                               TSR__SHAPE_2(LINES, pitch / 2), &lines));
+    tsr__case_adopt(c, lines);
+    for (int r = 0; r < LINES; r++) {
+        const double *x = c->value[0] + (ptrdiff_t)r * DEPTH;
+        double line[DEPTH], terms[2 * DEPTH], squares = 0;
+        for (int k = 0; k < DEPTH; k++)
+            squares += x[k] * x[k];
+        for (int k = 0; k < DEPTH; k++)
+            line[k] = gated ? x[k] / (1 + exp(-x[k])) * c->value[1][r * DEPTH + k]
+                            : x[k] / sqrt(squares / DEPTH + (double)norm.epsilon) * c->value[1][k];
+        c->value[3][r] = narrow_line(line, dtype, terms);
+        memcpy(c->value[2] + (ptrdiff_t)r * DEPTH, terms, sizeof line);
+    }
+    norm.weight = gate.up = c->tensor[1];
+    TSR__TRY(
+        tsr__matmul_narrow_lines(c->stream, &(tsr__narrow_lines){.from = c->tensor[0],
+                                                                 .line_stride = DEPTH,
+                                                                 .k_stride = 1,
+                                                                 .lines = LINES,
+                                                                 .k = DEPTH,
+                                                                 .dtype = dtype,
+                                                                 .terms = 1,
+                                                                 .to = lines->buffer,
+                                                                 .norm = gated ? NULL : &norm,
+                                                                 .gate = gated ? &gate : NULL}));
+    TSR__TRY(tsr_tensor_slice(lines, 1, DEPTH / 2, DEPTH / 2 + 1, 1, &view));
+    tsr__case_adopt(c, view);
+    TSR__TRY(tsr_copy(c->stream, c->tensor[3], view));
+    tsr_tensor as_terms = *lines;
+    TSR__TRY(tsr_layout_init(dtype, TSR__SHAPE_2(LINES, pitch), &as_terms.layout));
+    TSR__TRY(tsr_tensor_slice(&as_terms, 1, 0, DEPTH, 1, &view));
+    tsr__case_adopt(c, view);
+    return tsr_copy(c->stream, c->tensor[2], view);
+}
+
+tsr_status tsr__case_narrow_norm(tsr__case *c, tsr_dtype dtype)
+{
+    return narrow_rows(c, dtype, false);
+}
+
+tsr_status tsr__case_narrow_gate(tsr__case *c, tsr_dtype dtype)
+{
+    return narrow_rows(c, dtype, true);
+}
+
 /* Narrows lines of blocks to two terms of f16 or bf16, and a scale behind them. `dtype` is a
  * block format, whose terms are then f16, or the dtype of the terms. */
 tsr_status tsr__case_narrow_blocks(tsr__case *c, tsr_dtype dtype)

@@ -116,7 +116,8 @@ static double reciprocal_deviation(const double *row, int length, double *mean)
     return 1 / sqrt(squares / length + (double)EPSILON);
 }
 
-static tsr_status norm(tsr__case *c, tsr_dtype dtype, extent all)
+/* Adds x, weight, bias and the result. */
+static tsr_status add_norm(tsr__case *c, tsr_dtype dtype, extent all)
 {
     double mean;
 
@@ -131,6 +132,12 @@ static tsr_status norm(tsr__case *c, tsr_dtype dtype, extent all)
             c->value[3][r * all.length + i] =
                 (x[i] - mean) * factor * c->value[1][i] + c->value[2][i];
     }
+    return TSR_OK;
+}
+
+static tsr_status norm(tsr__case *c, tsr_dtype dtype, extent all)
+{
+    TSR__TRY(add_norm(c, dtype, all));
     return tsr_norm(c->stream, c->tensor[3], c->tensor[0], c->tensor[1], c->tensor[2],
                     TSR_NORM_LAYER, EPSILON);
 }
@@ -146,9 +153,43 @@ tsr_status tsr__case_norm_divided(tsr__case *c, tsr_dtype dtype)
     return norm(c, dtype, one);
 }
 
+/* Copies component `first` of each row's statistics (shaders/params/norm.h) to a column, and adds
+ * component `second` unless that is 0. */
+static tsr_status copy_statistic(const tsr__case *c, int output, const tsr_tensor *stats, int first,
+                                 int second)
+{
+    tsr_tensor part = *stats, other = *stats;
+
+    TSR__TRY(tsr_layout_slice(&stats->layout, 1, first, first + 1, 1, &part.layout));
+    TSR__TRY(tsr_layout_slice(&stats->layout, 1, second, second + 1, 1, &other.layout));
+    return second > 0 ? tsr_binary(c->stream, c->tensor[output], &part, &other, TSR_BINARY_ADD)
+                      : tsr_copy(c->stream, c->tensor[output], &part);
+}
+
+tsr_status tsr__case_norm_with_stats(tsr__case *c, tsr_dtype dtype)
+{
+    enum { RESULT = 3, FACTOR, MEAN };
+    tsr_tensor *stats = NULL;
+
+    TSR__TRY(add_norm(c, dtype, some));
+    TSR__TRY(tsr__case_output(c, TSR_F32, TSR__SHAPE_2(ROWS, 1)));
+    TSR__TRY(tsr__case_output(c, TSR_F32, TSR__SHAPE_2(ROWS, 1)));
+    for (int r = 0; r < ROWS; r++)
+        c->value[FACTOR][r] =
+            reciprocal_deviation(c->value[0] + (ptrdiff_t)r * COLUMNS, COLUMNS, &c->value[MEAN][r]);
+    TSR__TRY(tsr__norm_new_stats(c->tensor[0], &stats));
+    if (!stats)
+        return tsr__fail(TSR_ERR_UNSUPPORTED, "norm: the device saves no statistics");
+    tsr__case_adopt(c, stats);
+    TSR__TRY(tsr__norm_with_stats(c->stream, c->tensor[RESULT], c->tensor[0], c->tensor[1],
+                                  c->tensor[2], TSR_NORM_LAYER, EPSILON, stats));
+    TSR__TRY(copy_statistic(c, FACTOR, stats, 0, 0));
+    return copy_statistic(c, MEAN, stats, 1, 2);
+}
+
 /* dx = factor · (g − mean(g) − z · mean(g · z)), where g = dy · weight and
  * z is the normalised x. */
-static tsr_status norm_grad(tsr__case *c, tsr_dtype dtype, extent all)
+static tsr_status norm_grad(tsr__case *c, tsr_dtype dtype, extent all, bool adds)
 {
     double mean;
 
@@ -175,19 +216,29 @@ static tsr_status norm_grad(tsr__case *c, tsr_dtype dtype, extent all)
                 factor * (dy[i] * c->value[2][i] - sum / all.length -
                           (x[i] - mean) * factor * products / all.length);
     }
-    return tsr_norm_grad(c->stream, c->tensor[3], c->tensor[4], c->tensor[5], c->tensor[0],
-                         c->tensor[1], c->tensor[2], TSR_NORM_LAYER, EPSILON, false);
+    if (adds)
+        TSR__TRY(tsr__case_input(c, dtype, TSR__SHAPE_2(all.count, all.length)));
+    for (int i = 0; adds && i < all.count * all.length; i++)
+        c->value[3][i] += c->value[6][i];
+    return tsr__norm_grad_added(c->stream, c->tensor[3], c->tensor[4], c->tensor[5], c->tensor[0],
+                                c->tensor[1], c->tensor[2], adds ? c->tensor[6] : NULL, NULL,
+                                TSR_NORM_LAYER, EPSILON, false);
 }
 
 tsr_status tsr__case_norm_grad(tsr__case *c, tsr_dtype dtype)
 {
-    return norm_grad(c, dtype, some);
+    return norm_grad(c, dtype, some, false);
+}
+
+tsr_status tsr__case_norm_grad_added(tsr__case *c, tsr_dtype dtype)
+{
+    return norm_grad(c, dtype, some, true);
 }
 
 tsr_status tsr__case_norm_grad_divided(tsr__case *c, tsr_dtype dtype)
 {
     TSR__TRY(require_division(c));
-    return norm_grad(c, dtype, one);
+    return norm_grad(c, dtype, one, false);
 }
 
 static tsr_status cross_entropy(tsr__case *c, tsr_dtype dtype, extent all)

@@ -11,6 +11,7 @@
 #include "gpu/self_test/self_test.h"
 #include "shaders/params/attention.h"
 #include "shaders/params/grouped.h"
+#include "shaders/params/norm.h"
 #include "shaders/params/quant.h"
 #include "shaders/params/rows.h"
 #include "tensor/check.h"
@@ -42,10 +43,16 @@ typedef struct shader_case {
     }
 #define CASE(SHADER, DTYPE_AT, RUN) CASE_WITH(SHADER, DTYPE_AT, RUN, .name = NULL)
 
-/* The numbers of the specialization constants of activate.comp, attention.comp, attention_few.comp,
+/* The numbers of the specialization constants of norm.comp, norm_grad.comp, rope_append.comp,
+ * matmul_narrow.comp, activate.comp, attention.comp, attention_few.comp,
  * pair_activate.comp, matmul_grouped.comp and matmul_grouped_few.comp by which the cases for these
  * shaders differ. */
 enum {
+    NORM_OUTPUT = 8,
+    NORM_GRAD_ADDED = 8,
+    ROPE_APPEND_Q_DTYPE = 5,
+    NARROW_NORM = TSR_QUANT_SPECS + 4,
+    NARROW_GATED = TSR_QUANT_SPECS + 5,
     ACTIVATE_GRADIENT = 3,
     ATTENTION_KIND = 3,
     ATTENTION_JOIN = 14,
@@ -88,6 +95,10 @@ static const shader_case cases[] = {
     CASE(NORM_COLUMNS, 1, norm_grad),
     CASE(CROSS_ENTROPY, 2, cross_entropy),
     CASE(CROSS_ENTROPY_SHARD, 2, cross_entropy_shard),
+    CASE_WITH(NORM, 2, norm_with_stats, .name = "norm_with_stats", .when = NORM_OUTPUT,
+              .first = TSR_NORM_BOTH, .last = TSR_NORM_BOTH, .optional = true),
+    CASE_WITH(NORM_GRAD, 2, norm_grad_added, .name = "norm_grad_added", .when = NORM_GRAD_ADDED,
+              .first = 1, .last = 1, .optional = true),
     DIVIDED(SOFTMAX, 2, 6, softmax_divided),
     DIVIDED(SOFTMAX_GRAD, 2, 7, softmax_grad_divided),
     DIVIDED(NORM, 2, 9, norm_divided),
@@ -122,6 +133,8 @@ static const shader_case cases[] = {
     CASE_WITH(CLIP_SCALE, 0, clip_scale, .only = TSR_F32),
     CASE(KV_APPEND, 1, kv_append),
     CASE(ROPE_APPEND, 2, rope_append),
+    CASE_WITH(ROPE_APPEND, 2, rope_append_apart, .name = "rope_append_apart",
+              .when = ROPE_APPEND_Q_DTYPE, .first = 1, .last = UINT32_MAX),
     CASE_WITH(ATTENTION, 4, attention, .when = ATTENTION_KIND),
     CASE_WITH(ATTENTION, 4, attention_grad, .name = "attention_grad", .when = ATTENTION_KIND,
               .first = TSR_ATTENTION_DQ, .last = TSR_ATTENTION_DELTA),
@@ -148,6 +161,23 @@ static const shader_case cases[] = {
     CASE_WITH(MATMUL_BLOCKS_INT8, TSR_QUANT_SPECS + 3, int8_product, .blocks = true,
               .takes = tsr__quant_is_scaled_words, .optional = true),
     CASE_WITH(MATMUL_NARROW_BLOCKS, TSR_QUANT_SPECS + 1, narrow_blocks, .blocks = true),
+    CASE_WITH(MATMUL_NARROW, TSR_QUANT_SPECS + 1, narrow_norm, .name = "narrow_norm",
+              .when = NARROW_NORM, .first = 1, .last = UINT32_MAX, .optional = true),
+    CASE_WITH(MATMUL_NARROW, TSR_QUANT_SPECS + 1, narrow_gate, .name = "narrow_gate",
+              .when = NARROW_GATED, .first = 1, .last = 1, .optional = true),
+    CASE(CAUSAL_CONV, 2, causal_conv),
+    CASE(CAUSAL_CONV_STATE, 2, causal_conv),
+    CASE(CAUSAL_CONV_GRAD, 2, causal_conv_grad),
+    CASE(CAUSAL_CONV_WEIGHT_GRAD, 2, causal_conv_grad),
+    CASE(DELTA_STEP, 6, delta_step),
+    CASE_WITH(DELTA_DECAY, 0, delta_chunks, .only = TSR_F32),
+    CASE(DELTA_ROWS, 6, delta_chunks),
+    CASE_WITH(DELTA_TRIANGLE, 0, delta_chunks, .only = TSR_F32),
+    CASE(DELTA_SCAN, 8, delta_chunks),
+    CASE(DELTA_SCAN_GRAD, 8, delta_grad),
+    CASE_WITH(DELTA_MASK_GRAD, 0, delta_grad, .only = TSR_F32),
+    CASE(DELTA_TOKEN_GRAD, 6, delta_grad),
+    CASE(DELTA_ROW_GRAD, 6, delta_grad),
     CASE_WITH(ROUTE, 0, route, .only = TSR_F32),
     CASE_WITH(ROUTE_GRAD, 0, route_grad, .only = TSR_F32),
     CASE_WITH(ROUTE_SORT, 0, route_sort, .only = TSR_F32),

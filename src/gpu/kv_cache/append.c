@@ -184,6 +184,15 @@ static bool rotated_suits(const tsr_kv_cache *cache, int layer, const tsr_rope *
            tsr__shader_admitted(device, TSR__SHADER_ROPE_APPEND, dispatch.spec, 3);
 }
 
+/* False if the kernel that writes queries to a tensor of their own has failed its self-test. */
+static bool writes_own(const tsr_kv_cache *cache, const tsr_rope *rope, const tsr_tensor *q,
+                       const tsr_tensor *own_q)
+{
+    const tsr__dispatch dispatch = rotated_dispatch(cache, rope, q, cache->memory, own_q);
+    return tsr__shader_admitted(tsr_stream_device(cache->params.stream), TSR__SHADER_ROPE_APPEND,
+                                dispatch.spec, dispatch.spec_count);
+}
+
 static tsr_status run_rotated(tsr_kv_cache *cache, int layer, const tsr_rope *rope, tsr_tensor *q,
                               const tsr_tensor *k, const tsr_tensor *v, tsr_tensor *own_q)
 {
@@ -262,7 +271,7 @@ tsr_status tsr__kv_cache_append_rotated(tsr_kv_cache *cache, int layer, const ts
                                       cache->layers[layer].head_dim));
     TSR__TRY(tsr__kv_cache_check_new(cache, layer, k, v));
     if (q->layout.shape[1] > 0 && cache->layers[layer].kv_heads > 0 && cache->step.tokens > 0 &&
-        rotated_suits(cache, layer, rope, q, k, v))
+        rotated_suits(cache, layer, rope, q, k, v) && (!own_q || writes_own(cache, rope, q, own_q)))
         return run_rotated(cache, layer, rope, q, k, v, own_q);
     TSR__TRY(rotate(cache, rope, q, k));
     TSR__TRY(tsr_kv_cache_append(cache, layer, k, v));

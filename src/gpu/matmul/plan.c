@@ -68,6 +68,13 @@ static bool is_f32(const tsr_tensor *tensor)
     return !tensor || tensor->layout.dtype == TSR_F32;
 }
 
+/* False if the fused forms of products in tiles have failed their self-test for this dtype. */
+static bool fused_work(const tsr__matmul_call *call, tsr_dtype dtype)
+{
+    return tsr__kernel_works(tsr_stream_device(call->stream), tsr__matmul_fused_name, dtype,
+                             tsr__matmul_test_fused);
+}
+
 /* True if the chosen kernel computes the fused product of the call. */
 static bool computes(const tsr__matmul_call *call, const tsr__matmul_plan *plan)
 {
@@ -77,9 +84,11 @@ static bool computes(const tsr__matmul_call *call, const tsr__matmul_plan *plan)
         (plan->splits > 1 || !family->normalises || !family->normalises(call->problem)))
         return false;
     if (call->sums)
-        return family->sums_rows && tsr__matmul_tiles_sum_rows(call, plan);
+        return family->sums_rows && tsr__matmul_tiles_sum_rows(call, plan) &&
+               fused_work(call, call->problem->a.dtype);
     if (call->slope || call->times || call->added)
-        return (family->fuses_tiles && tsr__matmul_tiles_fuse(call)) ||
+        return (family->fuses_tiles && tsr__matmul_tiles_fuse(call) &&
+                fused_work(call, call->problem->a.dtype)) ||
                (!call->added && family->fuses && family->fuses(call));
     if (call->norm && !call->gated)
         return true;
@@ -119,6 +128,20 @@ static bool narrows_blocks(const tsr_tensor *b, tsr_dtype terms)
                                 TSR_QUANT_SPECS + 2);
 }
 
+/* False if the kernel that narrows rows with a norm or a gate has failed its self-test. */
+static bool narrows_rows(const tsr__matmul_call *call, tsr_dtype terms)
+{
+    uint32_t spec[TSR_QUANT_SPECS + 7] = {0};
+
+    if (!call->norm && !call->gate)
+        return true;
+    spec[TSR_QUANT_SPECS + 1] = (uint32_t)terms;
+    spec[TSR_QUANT_SPECS + 4] = call->norm ? (uint32_t)call->norm->weight->layout.dtype : 0;
+    spec[TSR_QUANT_SPECS + 5] = call->gate != NULL;
+    return tsr__shader_admitted(call->a->buffer->device, TSR__SHADER_MATMUL_NARROW, spec,
+                                TSR_QUANT_SPECS + 7);
+}
+
 tsr_status tsr__matmul_plan_narrowed(const tsr__matmul_call *call,
                                      const tsr__matmul_override *override, tsr__matmul_plan *out)
 {
@@ -138,7 +161,8 @@ tsr_status tsr__matmul_plan_narrowed(const tsr__matmul_call *call,
     if (call->slope || call->times || call->gated || (blocks && p->swapped) ||
         ((call->norm || call->gate) && (p->swapped || call->a->layout.dtype != TSR_F32)) ||
         !tsr__matmul_narrow(p, call->a->layout.dtype, call->b->layout.dtype, &narrowed, &plan) ||
-        (call->added && (p->swapped || !tsr__matmul_tiles_fuse(call))) ||
+        (call->added &&
+         (p->swapped || !tsr__matmul_tiles_fuse(call) || !fused_work(call, plan.narrowed.dtype))) ||
         (config && !tsr__matmul_config_fits(config, &device, &narrowed)))
         return TSR_OK;
     TSR__TRY(tsr__tuned_of(gpu, &tuned));
@@ -146,6 +170,7 @@ tsr_status tsr__matmul_plan_narrowed(const tsr__matmul_call *call,
     if (chosen.method == TSR__MATMUL_NOTHING ||
         (!config && !tsr__kernel_works(gpu, tsr__matmul_narrow_name, plan.narrowed.dtype,
                                        tsr__matmul_test_narrow)) ||
+        !narrows_rows(call, plan.narrowed.dtype) ||
         (blocks && !narrows_blocks(call->b, plan.narrowed.dtype)))
         return TSR_OK;
     chosen.method = TSR__MATMUL_NARROWED;

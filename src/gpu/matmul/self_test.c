@@ -273,6 +273,168 @@ tsr_status tsr__matmul_test_narrow(tsr_device *gpu, const char *name, tsr_dtype 
                      tsr_dtype_name(dtype));
 }
 
+/* Fused products ------------------------------------------------------------------------------- */
+
+typedef enum form {
+    WITH_SLOPE, /* ReLU, and its derivative as a second result */
+    TIMES,      /* multiplied by a factor */
+    ADDED,      /* plus another matrix */
+    ROW_SUMS,   /* of aᵀ, with the sums of its rows as a second result; f32 only */
+    FORMS
+} form;
+
+static bool same_float(const check *c, const void *elements, int64_t index, double want)
+{
+    return c->dtype == TSR_F32
+               ? (double)((const float *)elements)[index] == want
+               : ((const uint16_t *)elements)[index] == narrow((float)want, c->dtype);
+}
+
+/* Compares both results, y in c->host and the other tensor's elements, with what the host computes.
+ */
+static bool fused_is_right(const check *c, form what, const void *other)
+{
+    const bool sums = what == ROW_SUMS;
+    for (int64_t i = 0; i < c->m * c->n; i++) {
+        const double factor = (double)value_at(SEED_BIAS, (uint32_t)i);
+        double sum = 0;
+        for (int64_t k = 0; k < c->k; k++)
+            sum += (double)value_at(SEED_A,
+                                    (uint32_t)(sums ? k * c->m + i / c->n : i / c->n * c->k + k)) *
+                   (double)value_at(SEED_B,
+                                    (uint32_t)(sums ? k * c->n + i % c->n : i % c->n * c->k + k));
+        const double y = what == TIMES        ? sum * factor
+                         : what == ADDED      ? sum + factor
+                         : what == WITH_SLOPE ? fmax(sum, 0)
+                                              : sum;
+        if (!same_float(c, c->host, i, y) ||
+            (what == WITH_SLOPE && sum != 0 && !same_float(c, other, i, sum > 0)))
+            return false;
+    }
+    for (int64_t row = 0; sums && row < c->m; row++) {
+        double sum = 0;
+        for (int64_t k = 0; k < c->k; k++)
+            sum += (double)value_at(SEED_A, (uint32_t)(k * c->m + row));
+        if (!same_float(c, other, row, sum))
+            return false;
+    }
+    return true;
+}
+
+static tsr_status record_fused(const check *c, form what, const tsr_tensor *other)
+{
+    const tsr__matmul_override forced = {.config = c->config, .splits = c->splits};
+    const tsr__matmul_device device = tsr__matmul_device_of(c->gpu);
+    const tsr_matmul_params params = {
+        .struct_size = sizeof params,
+        .transpose_a = what == ROW_SUMS,
+        .transpose_b = what != ROW_SUMS,
+        .bias = what == TIMES ? other : NULL,
+        .activation = what == WITH_SLOPE ? TSR_ACT_RELU : TSR_ACT_NONE,
+    };
+    tsr__matmul_problem problem;
+    tsr__matmul_plan plan;
+
+    TSR__TRY(tsr__matmul_problem_init(&c->y->layout, &c->a->layout, &c->b->layout,
+                                      params.bias ? &params.bias->layout : NULL, &params,
+                                      &problem));
+    TSR__TRY(tsr__matmul_choose(&device, NULL, &problem, &forced, &plan));
+    const tsr__matmul_call call = {.stream = c->stream,
+                                   .problem = &problem,
+                                   .y = c->y,
+                                   .a = c->a,
+                                   .b = c->b,
+                                   .bias = params.bias,
+                                   .times = what == TIMES,
+                                   .slope = what == WITH_SLOPE ? other : NULL,
+                                   .added = what == ADDED ? other : NULL,
+                                   .sums = what == ROW_SUMS ? other : NULL};
+    if (problem.swapped || !(what == ROW_SUMS ? tsr__matmul_tiles_sum_rows(&call, &plan)
+                                              : tsr__matmul_tiles_fuse(&call)))
+        return tsr__fail(TSR_ERR_UNSUPPORTED, "matmul: %s fuses no such products", c->config->name);
+    return plan.config->family->run(&call, &plan);
+}
+
+/* Computes a fused product. c->host has room for both results. */
+static tsr_status multiply_fused(check *c, form what, tsr_tensor **other, bool *out)
+{
+    const bool sums = what == ROW_SUMS, reads = what == TIMES || what == ADDED;
+    const int64_t a_shape[2] = {sums ? c->k : c->m, sums ? c->m : c->k};
+    const int64_t b_shape[2] = {sums ? c->k : c->n, sums ? c->n : c->k};
+    const int64_t y_shape[2] = {c->m, c->n};
+    const uint64_t bytes = (uint64_t)(c->m * c->n) * tsr_dtype_size(c->dtype);
+    float *second = c->host + c->m * c->n;
+
+    TSR__TRY(tsr_stream_create(c->gpu, &c->stream));
+    TSR__TRY(tsr_tensor_create(c->gpu, c->dtype, 2, y_shape, &c->y));
+    TSR__TRY(tsr_tensor_create(c->gpu, c->dtype, 2, a_shape, &c->a));
+    TSR__TRY(tsr_tensor_create(c->gpu, c->dtype, 2, b_shape, &c->b));
+    TSR__TRY(tsr_tensor_create(c->gpu, c->dtype, sums ? 1 : 2, y_shape, other));
+    const uint64_t other_bytes = sums ? (uint64_t)c->m * sizeof(float) : bytes;
+    TSR__TRY(upload(c, c->a, second));
+    TSR__TRY(upload(c, c->b, second));
+    memset(c->host, 0xff, bytes);
+    TSR__TRY(tsr_tensor_upload(c->stream, c->y, c->host, bytes));
+    TSR__TRY(reads ? upload(c, *other, second)
+                   : tsr_tensor_upload(c->stream, *other, c->host, other_bytes));
+    TSR__TRY(record_fused(c, what, *other));
+    TSR__TRY(tsr_tensor_download(c->stream, c->y, c->host, bytes));
+    TSR__TRY(tsr_tensor_download(c->stream, *other, second, other_bytes));
+    *out = fused_is_right(c, what, second);
+    return TSR_OK;
+}
+
+static tsr_status run_fused(const check *from, form what, bool *out)
+{
+    check c = *from;
+    tsr_tensor *other = NULL;
+    c.host = tsr__calloc((size_t)(2 * c.m * c.n + (c.m + c.n) * c.k), sizeof *c.host);
+    if (!c.host)
+        return TSR_ERR_NO_MEMORY;
+    const tsr_status status = multiply_fused(&c, what, &other, out);
+    tsr_tensor_destroy(&other);
+    tsr_tensor_destroy(&c.b);
+    tsr_tensor_destroy(&c.a);
+    tsr_tensor_destroy(&c.y);
+    tsr_stream_destroy(&c.stream);
+    tsr__free(c.host);
+    return status;
+}
+
+const char tsr__matmul_fused_name[] = "matmul_fused";
+
+/* Checks the fused forms of products, with the first configuration of each family that has them. */
+tsr_status tsr__matmul_test_fused(tsr_device *gpu, const char *name, tsr_dtype dtype, bool *out)
+{
+    const tsr__matmul_family *tested = NULL;
+    check c = {.gpu = gpu, .dtype = dtype};
+    bool right = true;
+
+    for (int i = 0; right && (c.config = tsr__matmul_config_at(i)) != NULL; i++) {
+        if (!c.config->family->fuses_tiles || c.config->family == tested)
+            continue;
+        choose_size(&c, false);
+        if (!can_multiply(&c))
+            continue;
+        tested = c.config->family;
+        for (int what = 0; right && what < FORMS; what++)
+            if (what != ROW_SUMS)
+                TSR__TRY(run_fused(&c, (form)what, &right));
+        c.m = c.config->bm + 8; /* rows of aᵀ are loaded as vectors */
+        for (c.splits = 1; right && c.splits <= 2 && tested->sums_rows && dtype == TSR_F32;
+             c.splits++) {
+            c.k = c.splits == 1 ? c.k : 136; /* enough for two ranges */
+            TSR__TRY(run_fused(&c, ROW_SUMS, &right));
+        }
+        c.splits = 0;
+    }
+    if (!tested)
+        return tsr__fail(TSR_ERR_UNSUPPORTED, "matmul: %s is not tested for %s", name,
+                         tsr_dtype_name(dtype));
+    *out = right;
+    return TSR_OK;
+}
+
 void tsr__matmul_add_tests(tsr_device *gpu, tsr__kernel_tests *list)
 {
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
@@ -284,6 +446,8 @@ void tsr__matmul_add_tests(tsr_device *gpu, tsr__kernel_tests *list)
             if (tsr__matmul_config_runs(config, &device) && tsr__matmul_can_choose(&device, config))
                 tsr__kernel_tests_add(list, config->name, dtypes[d], tsr__matmul_test_config);
     tsr__kernel_tests_add(list, tsr__matmul_sum_name, TSR_F32, tsr__matmul_test_sum);
+    for (size_t d = 0; !device.traits.slow_pipelines && d < sizeof dtypes / sizeof *dtypes; d++)
+        tsr__kernel_tests_add(list, tsr__matmul_fused_name, dtypes[d], tsr__matmul_test_fused);
     if (device.traits.not_a_chip)
         return;
     if (device.coopmat.m > 0)

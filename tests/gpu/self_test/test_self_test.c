@@ -282,6 +282,9 @@ static const struct broken_kernel {
     {TSR__SHADER_FILL, "fill", true},
     {TSR__SHADER_ROPE, "rope", false},
     {TSR__SHADER_ROPE_APPEND, "rope_append", false},
+    {TSR__SHADER_ROPE_APPEND, "rope_append_apart", false},
+    {TSR__SHADER_CAUSAL_CONV, "causal_conv", false},
+    {TSR__SHADER_DELTA_STEP, "delta_step", false},
     {TSR__SHADER_EMBEDDING, "embedding", true},
     {TSR__SHADER_EMBEDDING_GRAD, "embedding_grad", true},
     {TSR__SHADER_CROSS_ENTROPY_SHARD, "cross_entropy_shard", false},
@@ -482,11 +485,17 @@ START_TEST(all_kernels_are_right)
     tests = stored();
     ck_assert_int_ge(tests.count, 3 * 33);
     ck_assert_int_le(tests.count, TSR__MAX_SELF_TESTS * 3 / 4); /* GPUs have more kernels */
-    static const char *const used[] = {"attention", "attention_grad", "copy",   "copy_tile",
-                                       "index_add", "index_select",   "tiled-m"};
+    static const char *const used[] = {
+        "attention",       "attention_grad",    "copy",
+        "copy_tile",       "index_add",         "index_select",
+        "tiled-m",         "matmul_fused",      "norm_with_stats",
+        "norm_grad_added", "rope_append_apart", "causal_conv_weight_grad",
+        "delta_step",      "delta_scan",        "delta_row_grad"};
     for (size_t i = 0; i < sizeof used / sizeof *used; i++)
         ck_assert_msg(result_of(&tests, used[i], TSR_F32) != NULL, "%s was not tested", used[i]);
     ck_assert_ptr_nonnull(result_of(&tests, "matmul_quant", TSR_Q4_0));
+    ck_assert_ptr_nonnull(result_of(&tests, "narrow_norm", TSR_F16));
+    ck_assert_ptr_nonnull(result_of(&tests, "narrow_gate", TSR_F16));
     for (int i = 0; i < tests.count; i++)
         ck_assert_msg(tests.tests[i].right, "%s failed for %s", tests.tests[i].kernel,
                       tsr_dtype_name(tests.tests[i].dtype));

@@ -187,6 +187,15 @@ tsr_status tsr__norm_with_stats(tsr_stream *stream, tsr_tensor *y, const tsr_ten
                     stream, stats ? stats->buffer : NULL);
 }
 
+/* False if the kernel that also writes statistics has failed its self-test. */
+static bool saves_stats(tsr_device *device, tsr_dtype dtype)
+{
+    uint32_t spec[9] = {0};
+    spec[2] = (uint32_t)dtype;
+    spec[8] = TSR_NORM_BOTH;
+    return tsr__shader_admitted(device, TSR__SHADER_NORM, spec, 9);
+}
+
 tsr_status tsr__norm_new_stats(const tsr_tensor *x, tsr_tensor **out)
 {
     tsr_device *device = x->buffer->device;
@@ -195,7 +204,8 @@ tsr_status tsr__norm_new_stats(const tsr_tensor *x, tsr_tensor **out)
     *out = NULL;
     for (int d = 0; d < last; d++)
         rows *= x->layout.shape[d];
-    if (device->cpu || rows == 0 || last < 0 || !tsr_layout_is_contiguous(&x->layout))
+    if (device->cpu || rows == 0 || last < 0 || !tsr_layout_is_contiguous(&x->layout) ||
+        !saves_stats(device, x->layout.dtype))
         return TSR_OK;
     const int64_t shape[] = {rows, TSR_NORM_STATS_BYTES / (int64_t)sizeof(float)};
     return tsr_tensor_create(device, TSR_F32, 2, shape, out);

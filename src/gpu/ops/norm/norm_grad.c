@@ -395,6 +395,15 @@ static tsr_status add_products(gradient *g, const tsr__norm_plane *plane, tsr_st
     return add_sums(g, stream);
 }
 
+/* False if the kernel that adds `added` has failed its self-test. */
+static bool adds(const gradient *g)
+{
+    uint32_t spec[9] = {0};
+    spec[2] = tsr__norm_dtype(g->norm.operand[0]);
+    spec[8] = 1;
+    return tsr__shader_admitted(g->dx->buffer->device, TSR__SHADER_NORM_GRAD, spec, 9);
+}
+
 /* True if norm_grad.comp can add `added`: its rows are then those of dx at another address. */
 static bool can_add(const gradient *g)
 {
@@ -411,7 +420,7 @@ static void choose_dx_in_parts(gradient *g)
     tsr__norm_planes planes;
     tsr__norm_plane plane;
     if (!cpu_of(g)) {
-        g->dx_adds = g->dx && g->added && can_add(g);
+        g->dx_adds = g->dx && g->added && can_add(g) && adds(g);
         if (g->dx_adds)
             g->norm.operand[g->norm.count++] = g->added;
         return;
