@@ -349,6 +349,32 @@ START_TEST(experts_by_rates)
 }
 END_TEST
 
+/* A cache of latents is the same on each rank that has heads. */
+START_TEST(latents_are_planned)
+{
+    static const char path[] = TEST_DATA "/model/families/deepseek2/hf";
+    static const double rates[] = {2, 0, 1};
+    tsr_model_rank_plan three[3];
+    tsr_model_plan_params p = {
+        .struct_size = sizeof p,
+        .ranks = 3,
+        .context = 32,
+        .sequences = 2,
+        .cache_dtype = TSR_F16,
+        .partition = tsr_partition_params(.kind = TSR_PARTITION_WEIGHTED, .rates = rates)};
+    ck_assert_ok(plan_model(path, &p, NULL, three, NULL));
+    ck_assert(three[0].heads == 4 && three[1].heads == 0 && three[2].heads == 2);
+    ck_assert(three[0].kv_heads == 1 && three[1].kv_heads == 0 && three[2].kv_heads == 1);
+    ck_assert_uint_eq(three[0].cache_bytes, 4 * 2 * 32 * (32 + 8) * 2);
+    ck_assert_uint_eq(three[2].cache_bytes, three[0].cache_bytes);
+    ck_assert_uint_eq(three[1].cache_bytes, 0);
+    /* what all ranks have of a layer: q_a and kv_a; and of a head: q_b, k_b, v_b and o */
+    const uint64_t all = 24 * 64 + 40 * 64, head = 20 * 24 + 32 * 12 + 16 * 32 + 64 * 16;
+    ck_assert_uint_eq(three[1].attention_bytes, 4 * all * 2);
+    ck_assert_uint_eq(three[0].attention_bytes, 4 * (all + 4 * head) * 2);
+}
+END_TEST
+
 /* Key heads of delta nets are divided with their heads. A rank may have none. */
 START_TEST(delta_nets_are_planned)
 {
@@ -424,6 +450,7 @@ TESTS(model_plan)
     tcase_add_test(tests, experts_by_memory);
     tcase_add_test(tests, experts_on_the_host);
     tcase_add_test(tests, delta_nets_are_planned);
+    tcase_add_test(tests, latents_are_planned);
     tcase_add_test(tests, weights_are_kept_as_the_file_has_them);
     tcase_add_test(tests, params_are_checked);
     tcase_add_test(tests, shares_add_up);

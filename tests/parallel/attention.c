@@ -272,9 +272,12 @@ CASE(attention_plain, "self-attention: output and gradients, heads divided evenl
         true, 2);
 }
 
-static void run_latent(tsr_latent_attention_params p, bool no_batch, uint64_t sequence)
+static void run_latent(tsr_latent_attention_params p, bool packed, bool no_batch, uint64_t sequence)
 {
+    static const int32_t starts[2][5] = {{0, 0, 2, 2, 2}, {0, 1, 1, 1, 4}},
+                         positions[2][5] = {{0, 1, 0, 1, 2}, {0, 0, 1, 2, 0}};
     tsr_layer *layer = NULL;
+    tsr__documents documents = {0};
     p.name = "attention";
     p.init = tsr_init_params(.seed = sequence);
     OK(tsr_latent_attention_create(&p, &layer));
@@ -288,7 +291,17 @@ static void run_latent(tsr_latent_attention_params p, bool no_batch, uint64_t se
              .layer = layer,
              .dtype = TSR_F32,
              .no_batch = no_batch};
+    if (packed) {
+        r.host.starts = starts[0];
+        documents.starts = tensor_new(TSR_I32, 2, (int64_t[]){2, 5});
+        documents.positions = tensor_new(TSR_I32, 3, (int64_t[]){2, 1, 5});
+        OK(tsr_tensor_upload(queue, documents.starts, starts, sizeof starts));
+        OK(tsr_tensor_upload(queue, documents.positions, positions, sizeof positions));
+        tsr__layer_set_documents(layer, &documents);
+    }
     run_all(&r, 3000 + 2 * sequence);
+    tsr_tensor_destroy(&documents.starts);
+    tsr_tensor_destroy(&documents.positions);
 }
 
 CASE(attention_latent,
@@ -300,7 +313,7 @@ CASE(attention_latent,
                                             .norm_epsilon = 1e-3F, .reduce_f32 = true,
                                             .partition =
                                                 tsr_partition_params(.kind = TSR_PARTITION_UNEVEN)),
-               false, 1);
+               true, false, 1);
     run_latent(*tsr_latent_attention_params(.group = staged, .size = 8, .heads = 4,
                                             .kv_lora_rank = 5, .nope_dim = 4, .rope_dim = 4,
                                             .value_dim = 3, .rope = &halves, .scale = 0.4F,
@@ -308,12 +321,12 @@ CASE(attention_latent,
                                             .partition =
                                                 tsr_partition_params(.kind = TSR_PARTITION_WEIGHTED,
                                                                      .rates = rates)),
-               true, 2);
+               false, true, 2);
     run_latent(*tsr_latent_attention_params(.size = 6, .heads = 3, .kv_lora_rank = 4, .nope_dim = 2,
                                             .rope_dim = 3, .value_dim = 5, .causal = true,
                                             .partition =
                                                 tsr_partition_params(.kind = TSR_PARTITION_UNEVEN)),
-               false, 3);
+               false, false, 3);
 }
 
 CASE(attention_grouped, "self-attention with grouped queries and rotary embedding")

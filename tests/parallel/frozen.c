@@ -100,6 +100,12 @@ CASE(frozen_layers, "frozen layers have the same dx, and no gradients")
                                      .activation = TSR_ACT_GELU_TANH, .bias = true),
                       &layer));
     check_frozen("mlp", layer, whole);
+    OK(tsr_latent_attention_create(
+        tsr_latent_attention_params(.size = FEATURES, .heads = 3, .q_lora_rank = 8,
+                                    .kv_lora_rank = 6, .nope_dim = 4, .rope_dim = 4, .value_dim = 5,
+                                    .partition = &uneven, .causal = true),
+        &layer));
+    check_frozen("latent attention", layer, whole);
     OK(tsr_column_linear_create(
         tsr_linear_params(.input_size = FEATURES / 4 * ranks, .output_size = 6 * ranks,
                           .input = TSR_LAYOUT_GATHER, .output = TSR_LAYOUT_FULL, .bias = true),

@@ -101,7 +101,7 @@ static void attend_head(const host_model *m, const tsr_self_attention_params *p,
             s *= p->scale != 0 ? (double)p->scale : 1 / sqrt((double)d);
             if (p->softcap != 0)
                 s = (double)p->softcap * tanh(s / (double)p->softcap);
-            score[j] = sees(p, i, j) ? s : -INFINITY;
+            score[j] = sees(p, i, j) && (!m->starts || j >= m->starts[b * t + i]) ? s : -INFINITY;
             most = fmax(most, score[j]);
         }
         if (p->sinks)
@@ -261,13 +261,14 @@ static double *latent_attention(const host_model *m, const tsr_latent_attention_
     double *latents = linear(m, "kv_a", x, m->size, wide), *k = doubles(count * d),
            *v = doubles(count * d), *heads = doubles(count * d), *values = doubles(count * d);
     for (int64_t r = 0; r < rows; r++) {
+        const int64_t position = r % m->tokens - (m->starts ? m->starts[r] : 0);
         double *c = latents + r * wide;
         normalise(c, 1, p->kv_lora_rank, true, epsilon, find(m, "kv_a_norm.weight"), NULL);
         if (p->rope)
-            turn(c + p->kv_lora_rank, p->rope, r % m->tokens);
+            turn(c + p->kv_lora_rank, p->rope, position);
         for (int64_t h = 0; h < p->heads; h++) {
             if (p->rope)
-                turn(q + (r * p->heads + h) * d + p->nope_dim, p->rope, r % m->tokens);
+                turn(q + (r * p->heads + h) * d + p->nope_dim, p->rope, position);
             expand(m, p, h, c, k + (r * p->heads + h) * d, v + (r * p->heads + h) * d);
         }
     }

@@ -95,6 +95,45 @@ CASE(initial_weights, "initial: the whole weight is the same for any number of r
     }
 }
 
+/* The parameters of latent attention that the ranks divide, or all have. */
+static void check_latents(int kind)
+{
+    static const struct {
+        const char *name;
+        int64_t count, sizes; /* the sum of fan-in and fan-out */
+    } weights[] = {{"q_b.weight", 5 * 7 * 6, 5 * 7 + 6},
+                   {"kv_a.weight", 12 * 10, 12 + 10},
+                   {"k_b.weight", 5 * 8 * 3, 8 + 3},
+                   {"v_b.weight", 5 * 2 * 8, 8 + 2}};
+    tsr_layer *layer = NULL;
+    OK(tsr_latent_attention_create(
+        tsr_latent_attention_params(.name = "l", .size = 10, .heads = 5, .q_lora_rank = 6,
+                                    .kv_lora_rank = 8, .nope_dim = 3, .rope_dim = 4, .value_dim = 2,
+                                    .partition = partition(kind),
+                                    .init = tsr_init_params(.seed = SEED)),
+        &layer));
+    for (size_t i = 0; i < sizeof weights / sizeof *weights; i++) {
+        char name[32], want[65], got[65];
+        const tsr_parameter *found = NULL;
+        int index = 0;
+        snprintf(name, sizeof name, "l.%s", weights[i].name);
+        OK(tsr_layer_find_parameter(layer, name, &found));
+        while (tsr_layer_parameter(layer, index) != found)
+            index++;
+        host_digest(name, true, (float)sqrt(2.0 / (double)weights[i].sizes), weights[i].count,
+                    TSR_F32, want);
+        digest_of(layer, index, got);
+        CHECK(strcmp(got, want) == 0, "%s: %s, not %s", name, got, want);
+    }
+    tsr_layer_destroy(&layer);
+}
+
+CASE(initial_latents, "initial: weights of latent attention are the same for any number of ranks")
+{
+    check_latents(0);
+    check_latents(1);
+}
+
 CASE(initial_kinds, "initial: each kind has the range of the full layer's fan-in and fan-out")
 {
     static const struct {

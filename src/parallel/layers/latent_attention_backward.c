@@ -133,6 +133,18 @@ static tsr_status add_matrices_grad(pass *p, tsr__latent_parameter which, const 
     return TSR_OK;
 }
 
+/* The same on a rank without heads, whose parts of these parameters have no elements. */
+static tsr_status empty_grads(tsr__latent_attention *a)
+{
+    static const tsr__latent_parameter divided[] = {TSR__LATENT_Q, TSR__LATENT_K_B,
+                                                    TSR__LATENT_V_B};
+    for (size_t i = 0; i < sizeof divided / sizeof *divided; i++) {
+        TSR__TRY(tsr__parameter_need_grad(&a->base, a->index[divided[i]]));
+        a->base.parameter[a->index[divided[i]]]->grad_empty = false;
+    }
+    return TSR_OK;
+}
+
 /* The gradients of parameters that the ranks divide by heads. */
 static tsr_status add_heads_grads(pass *p)
 {
@@ -140,8 +152,10 @@ static tsr_status add_heads_grads(pass *p)
     const int64_t each = a->nope + a->rotary;
     const tsr_tensor *latents = p->saved->latent[TSR__SAVED_LATENTS];
     tsr_tensor *dq2, *from2, *one, *dnope, *dvalues;
-    if (a->base.frozen || a->division.length == 0)
+    if (a->base.frozen)
         return TSR_OK;
+    if (a->division.length == 0)
+        return empty_grads(a);
     from2 = p->x2;
     if (a->q_rank > 0)
         TSR__TRY(tsr__temp_flatten(p->temps, p->saved->latent[TSR__SAVED_Q_NORMED], &from2));
