@@ -235,6 +235,8 @@ tsr_status tsr__kv_cache_states(tsr_kv_cache *cache, int layer, tsr_tensor **con
 tsr_tensor *tsr__kv_cache_lengths(const tsr_kv_cache *cache);
 /* Returns the number of slots that a cache with these params has if it has states. */
 int64_t tsr__kv_cache_slots(const tsr_kv_cache_params *params);
+/* Returns how many of its sequences can keep states of earlier tokens. */
+int tsr__kv_cache_kept_sequences(const tsr_kv_cache_params *params);
 /* Drops the states of a sequence's last tokens, except its present one and snapshots, for which
  * other sequences then have slots. */
 void tsr__kv_cache_drop_kept(tsr_kv_cache *cache, int sequence);

@@ -1432,6 +1432,7 @@ typedef struct tsr_heads {
     int64_t value_dim;
    _Bool 
         values_in_keys;
+    int64_t conv_floats, state_floats;
 } tsr_heads;
 TSR_API tsr_status tsr_self_attention_get_heads(const tsr_layer *layer,
                                                               tsr_heads *out);
@@ -1636,6 +1637,7 @@ typedef struct tsr_model_params {
    _Bool 
         recompute;
     int host_experts;
+    int draft_tokens, snapshots;
 } tsr_model_params;
 TSR_API tsr_status tsr_model_open(const tsr_model_file *file,
                                                 const tsr_model_params *params, tsr_model **out);
@@ -1669,6 +1671,7 @@ typedef struct tsr_model_plan_params {
     const double *stage_rates;
     tsr_expert_division expert_division;
     int host_experts;
+    int draft_tokens, snapshots;
 } tsr_model_plan_params;
 typedef struct tsr_model_rank_plan {
     size_t struct_size;
@@ -1687,7 +1690,7 @@ typedef struct tsr_model_rank_plan {
     int64_t experts, expert_hidden;
     uint64_t expert_bytes;
     uint64_t host_bytes, host_token_bytes;
-    uint64_t state_bytes;
+    uint64_t state_bytes, used_state_bytes;
 } tsr_model_rank_plan;
 typedef struct tsr_model_fit {
     size_t struct_size;
@@ -1876,6 +1879,7 @@ typedef struct tsr_generator_params {
     tsr_model *draft_model;
    _Bool 
         rejection_sampling;
+    int snapshots;
 } tsr_generator_params;
 TSR_API tsr_status tsr_generator_create(const tsr_generator_params *params,
                                                       tsr_generator **out);
@@ -2526,11 +2530,13 @@ typedef struct tsr_lora_params {
         rank_stabilised;
     double dropout;
     int64_t seed;
+    uint64_t passes;
    _Bool 
         trainable;
     double scale;
    _Bool 
         dora;
+    const char *layers;
 } tsr_lora_params;
 TSR_API tsr_status tsr_lora_create(const tsr_lora_params *params, tsr_lora **out);
 TSR_API tsr_status tsr_lora_load(const char *path, const tsr_lora_params *params,
@@ -2560,6 +2566,7 @@ typedef struct tsr_lora_info {
     uint64_t parameters;
    _Bool 
         dora;
+    uint64_t passes;
 } tsr_lora_info;
 TSR_API tsr_status tsr_lora_get_info(const tsr_lora *lora, tsr_lora_info *out);
 typedef struct tsr_cluster tsr_cluster;

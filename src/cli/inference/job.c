@@ -146,7 +146,7 @@ static tsr_status open_model(inference_job *j, int whole, int sequences)
                                .context = j->context,
                                .sequences = whole,
                                .cache_dtype = o->cache_dtype,
-                               .draft_tokens = o->draft.tokens,
+                               .draft_tokens = o->draft.of.tokens,
                                .snapshots = j->snapshots + (sequences - whole) * 3 / 2};
     cli_stages_divide(&inference_chosen.stages, j->comm, &params);
     params.progress = j->progress;

@@ -503,11 +503,6 @@ tsr_tensor *tsr__kv_cache_lengths(const tsr_kv_cache *cache)
     return cache ? cache->step.q_lengths : NULL;
 }
 
-int64_t tsr__kv_cache_slots(const tsr_kv_cache_params *params)
-{
-    return tsr__states_slots(params);
-}
-
 tsr_status tsr__kv_cache_states(tsr_kv_cache *cache, int layer, tsr_tensor **conv,
                                 tsr_tensor **state, tsr_tensor **read_slots,
                                 tsr_tensor **write_slots)

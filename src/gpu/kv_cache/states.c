@@ -10,21 +10,6 @@
 
 /* Creating ----------------------------------------------------------------------------------- */
 
-static int kept_sequences_of(const tsr_kv_cache_params *p)
-{
-    return p->kept_sequences == 0 || p->kept_sequences > p->sequences ? p->sequences
-                                                                      : p->kept_sequences;
-}
-
-/* A slot for each sequence, and half as many again, because in a step the slots that forks share
- * are still read when each fork writes its own; one for each snapshot; and, for each sequence that
- * keeps states, one for each of them and one that the step reads and nobody needs afterwards. */
-int64_t tsr__states_slots(const tsr_kv_cache_params *p)
-{
-    const int64_t kept = p->kept_tokens == 0 ? 0 : (int64_t)p->kept_tokens + 1;
-    return (int64_t)p->sequences + p->sequences / 2 + p->snapshots + kept_sequences_of(p) * kept;
-}
-
 static tsr_status check(const tsr_kv_cache_params *p)
 {
     TSR__REQUIRE(
@@ -40,9 +25,9 @@ static tsr_status check(const tsr_kv_cache_params *p)
     TSR__REQUIRE(p->snapshots > 0 || p->snapshot_tokens == 0,
                  "kv_cache_create: snapshots is 0, but snapshot_tokens is %lld",
                  (long long)p->snapshot_tokens);
-    TSR__REQUIRE(tsr__states_slots(p) <= INT32_MAX / 2,
+    TSR__REQUIRE(tsr__kv_cache_slots(p) <= INT32_MAX / 2,
                  "kv_cache_create: %lld states are too many; at most %d are possible",
-                 (long long)tsr__states_slots(p), INT32_MAX / 2);
+                 (long long)tsr__kv_cache_slots(p), INT32_MAX / 2);
     return TSR_OK;
 }
 
@@ -64,10 +49,10 @@ tsr_status tsr__states_init(tsr__states *s, const tsr_kv_cache_params *p)
     TSR__TRY(check(p));
     s->sequences = p->sequences;
     s->kept_tokens = p->kept_tokens;
-    s->kept_sequences = kept_sequences_of(p);
+    s->kept_sequences = tsr__kv_cache_kept_sequences(p);
     s->snapshots = p->snapshots;
     s->snapshot_tokens = p->snapshot_tokens;
-    s->slots = (int32_t)tsr__states_slots(p);
+    s->slots = (int32_t)tsr__kv_cache_slots(p);
     s->next_id = p->snapshots;
     const size_t sequences = (size_t)s->sequences, snapshots = (size_t)s->snapshots;
     s->references = tsr__calloc((size_t)s->slots, sizeof *s->references);
@@ -457,7 +442,7 @@ tsr_status tsr__states_begin(tsr__states *s, int count, const int *sequences, co
             needed += new_states(s, each, tokens[i]);
     if (needed > s->free_count)
         drop_others(s, count, sequences);
-    if (needed > s->free_count) { /* not reached: see tsr__states_slots */
+    if (needed > s->free_count) { /* not reached: see tsr__kv_cache_slots */
         const int32_t free_count = s->free_count;
         tsr__states_undo(s);
         return tsr__fail(TSR_ERR_DEVICE_MEMORY,

@@ -48,8 +48,6 @@ typedef struct tsr__states {
     int32_t backup_free_count;
 } tsr__states;
 
-/* Returns the number of slots that suffices for any steps. */
-int64_t tsr__states_slots(const tsr_kv_cache_params *params);
 /* Checks the params and allocates the table, if sequences have states. */
 tsr_status tsr__states_init(tsr__states *states, const tsr_kv_cache_params *params) TSR_NODISCARD;
 void tsr__states_finish(tsr__states *states);

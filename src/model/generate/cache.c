@@ -3,6 +3,23 @@
 #include "model/generate/generator.h"
 #include "model/model.h"
 
+/* Chooses which states the cache of `model`, which may be the draft_model, keeps. */
+static void choose_states(const tsr_generator *g, const tsr_model *m, tsr_kv_cache_params *out)
+{
+    const tsr_generator_params *p = &g->params;
+    /* If a step cannot take the oldest pass in flight, it discards it with those behind it. The
+     * last token before its drafts is computed again by a draft_model. */
+    const int drafts = p->draft == TSR_DRAFT_NONE ? 0 : p->draft_tokens,
+              passes = g->flight ? tsr__flight_ahead(g->flight) + 1 : 0;
+    if (m != g->model) {
+        tsr__generator_keep_tokens(drafts + 1, out);
+        return;
+    }
+    tsr__generator_keep_tokens(drafts > passes ? drafts : passes, out);
+    if (p->prefix_cache) /* which takes them after pieces of prompts */
+        out->snapshots = p->snapshots > 0 ? p->snapshots : TSR_GENERATOR_USUAL_SNAPSHOTS;
+}
+
 tsr_status tsr__generator_create_cache(const tsr_generator *g, const tsr_model *m,
                                        tsr_kv_cache **out)
 {
@@ -36,7 +53,7 @@ tsr_status tsr__generator_create_cache(const tsr_generator *g, const tsr_model *
     if (tsr__generator_has_states(m)) {
         params.layer_conv_floats = conv_floats;
         params.layer_state_floats = state_floats;
-        tsr__generator_choose_states(g, m, &params);
+        choose_states(g, m, &params);
     }
     return tsr_kv_cache_create(&params, out);
 }

@@ -125,17 +125,18 @@ tsr_status tsr__generator_use_adapters(const tsr_generator *generator, int count
 /* The number with which the chain of a sequence's blocks in the prefix cache begins. */
 uint64_t tsr__generator_chain(const tsr_generator *generator, const tsr__sequence *sequence);
 
-/* states.c: states of delta nets. */
+/* state_slots.c */
 
+/* Chooses the states that a cache keeps so that up to kept_tokens tokens can be taken back. */
+void tsr__generator_keep_tokens(int kept_tokens, tsr_kv_cache_params *out);
 /* Returns how many states the cache of a generator has at most, for each layer that has some.
  * draft_tokens may be 0; snapshots are those of a prefix cache. */
 int64_t tsr__generator_state_slots(int sequences, int draft_tokens, int snapshots);
+
+/* states.c: states of delta nets. */
+
 /* Returns whether layers of the model, on any rank, have states. */
 bool tsr__generator_has_states(const tsr_model *model);
-/* Chooses which states the cache of `model`, which may be the draft_model, keeps: by the
- * generator's params and passes in flight. */
-void tsr__generator_choose_states(const tsr_generator *generator, const tsr_model *model,
-                                  tsr_kv_cache_params *out);
 /* Takes the tokens of a sequence from `length` on from the cache. If its states at this length are
  * not kept, more tokens are taken, and computed again as those of a prompt. */
 void tsr__generator_take_back(tsr_generator *generator, int number, int64_t length);

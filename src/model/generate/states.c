@@ -5,42 +5,6 @@
 #include "model/generate/generator.h"
 #include "model/model.h"
 
-/* Passes in flight, and passes with drafts, have at most so many sequences. */
-#define MOST_SEQUENCES 8
-#define USUAL_KEPT 4 /* as many as the usual drafts, and more than passes in flight */
-
-/* Chooses the states that a cache keeps so that up to kept_tokens tokens can be taken back. */
-static void keep_tokens(int kept_tokens, tsr_kv_cache_params *out)
-{
-    out->kept_tokens = kept_tokens < TSR_MAX_KEPT_TOKENS ? kept_tokens : TSR_MAX_KEPT_TOKENS;
-    out->kept_sequences = out->sequences < MOST_SEQUENCES ? out->sequences : MOST_SEQUENCES;
-}
-
-int64_t tsr__generator_state_slots(int sequences, int draft_tokens, int snapshots)
-{
-    tsr_kv_cache_params p = {
-        .struct_size = sizeof p, .sequences = sequences, .snapshots = snapshots};
-    keep_tokens(draft_tokens > USUAL_KEPT ? draft_tokens : USUAL_KEPT, &p);
-    return tsr__kv_cache_slots(&p);
-}
-
-void tsr__generator_choose_states(const tsr_generator *g, const tsr_model *m,
-                                  tsr_kv_cache_params *out)
-{
-    const tsr_generator_params *p = &g->params;
-    /* If a step cannot take the oldest pass in flight, it discards it with those behind it. The
-     * last token before its drafts is computed again by a draft_model. */
-    const int drafts = p->draft == TSR_DRAFT_NONE ? 0 : p->draft_tokens,
-              passes = g->flight ? tsr__flight_ahead(g->flight) + 1 : 0;
-    if (m != g->model) {
-        keep_tokens(drafts + 1, out);
-        return;
-    }
-    keep_tokens(drafts > passes ? drafts : passes, out);
-    if (p->prefix_cache) /* which takes them after pieces of prompts */
-        out->snapshots = p->snapshots > 0 ? p->snapshots : TSR_GENERATOR_USUAL_SNAPSHOTS;
-}
-
 bool tsr__generator_has_states(const tsr_model *model)
 {
     int first;
