@@ -1,5 +1,6 @@
 // The depthwise causal convolution: z[t] = bias + Σ_j weight[j] · input[t − (taps − 1) + j], and y = z or SiLU(z). With TSR_CONV_GRAD it
-// writes the gradient of z instead, from dy. Each invocation computes one channel of one token.
+// writes the gradient of z instead, from dy. Each invocation computes one channel of one token; with
+// KEEP, for rows of one token, it also writes the channel's new state.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/tessera.glsl"
@@ -12,6 +13,7 @@ layout(constant_id = 2) const uint X_DTYPE = TSR_DT_F32;
 layout(constant_id = 3) const uint Y_DTYPE = TSR_DT_F32;
 layout(constant_id = 4) const uint DY_DTYPE = TSR_DT_F32;
 layout(constant_id = 5) const uint SLOTS = 0;
+layout(constant_id = 6) const uint KEEP = 0;
 
 layout(push_constant, std430) uniform tsr_push
 {
@@ -19,6 +21,7 @@ layout(push_constant, std430) uniform tsr_push
 };
 
 #include "include/causal_conv.glsl"
+#include "include/causal_conv_keep.glsl"
 #include "include/exp_log.glsl"
 
 void main()
@@ -47,5 +50,8 @@ void main()
     } else if (t >= length) {
         result = 0.0;
     }
+    bool kept = (SLOTS & TSR_SLOTS_EACH_TOKEN) == 0u || length > 0u;
+    if (KEEP != 0u && kept)
+        conv_keep(b, slot, c, length);
     tsr_store_float(tsr_at_mul(p.y, row, p.y_stride * tsr_dtype_bytes(Y_DTYPE)), c, Y_DTYPE, result);
 }

@@ -17,6 +17,7 @@ layout(push_constant, std430) uniform tsr_push
 };
 
 #include "include/causal_conv.glsl"
+#include "include/causal_conv_keep.glsl"
 
 void main()
 {
@@ -40,15 +41,5 @@ void main()
         }
         return;
     }
-    uint new_slot = tsr_slot(TSR_WRITES_SLOTS, p.write_slots, b, p.slots);
-    if (TSR_WRITES_SLOTS && new_slot == TSR_NO_SLOT)
-        return;
-    int first = length > 0u ? conv_first(b, length - 1u) : -int(TAPS);
-    float kept[TAPS];
-    [[unroll]] for (uint j = 0u; j + 1u < TAPS; j++) {
-        int t = int(length) - int(TAPS) + 1 + int(j);
-        kept[j] = t >= first ? conv_input(b, old_slot, t, c) : 0.0;
-    }
-    [[unroll]] for (uint j = 0u; j + 1u < TAPS; j++)
-        tsr_floats(tsr_at_mul(p.new_state, new_slot * p.channels + c, (TAPS - 1u) * 4u)).v[j] = kept[j];
+    conv_keep(b, old_slot, c, length);
 }

@@ -391,6 +391,9 @@ static void causal_convolution(void)
         .struct_size = sizeof params, .state = state, .silu = true};
 
     ck_assert_ok(tsr_causal_conv(queue, y, state, x, weight, &params));
+    tsr_tensor *token = make(TSR_F32, 1, 1, 8192, -1);
+    ck_assert_ok(
+        tsr_causal_conv(queue, token, state, make(TSR_F32, 1, 1, 8192, -1), weight, &params));
     ck_assert_ok(tsr_causal_conv_grad(queue,
                                       tsr_causal_conv_grads(.dx = make(TSR_F32, 1, 512, 8192, -1),
                                                             .dweight = make(TSR_F32, 8192, 4, -1)),

@@ -100,9 +100,9 @@ static tsr__dispatch dispatch_of(const conv *c, tsr__shader shader, int64_t rows
     return d;
 }
 
-/* Computes y, or with `dy` the gradient of z. */
+/* Computes y, or with `dy` the gradient of z. `new_state` is NULL, except for rows of one token. */
 static tsr_status convolve(const conv *c, const tsr_tensor *y, uint32_t y_stride,
-                           const tsr_tensor *dy, uint32_t dy_stride)
+                           const tsr_tensor *new_state, const tsr_tensor *dy, uint32_t dy_stride)
 {
     struct tsr_causal_conv_push push = push_of(c);
     push.y = tsr__tokens_address(y);
@@ -110,10 +110,14 @@ static tsr_status convolve(const conv *c, const tsr_tensor *y, uint32_t y_stride
     push.dy = tsr__tokens_address(dy);
     push.dy_stride = dy_stride;
     push.flags |= dy ? TSR_CONV_GRAD : 0;
+    push.new_state = tsr__tokens_address(new_state);
     tsr__dispatch d = dispatch_of(c, TSR__SHADER_CAUSAL_CONV, c->tokens.batch * c->tokens.tokens);
     d.spec[d.spec_count++] = (uint32_t)y->layout.dtype;
     d.spec[d.spec_count++] = (uint32_t)(dy ? dy->layout.dtype : TSR_F32);
-    d.spec[d.spec_count++] = c->tokens.read_slots ? TSR_SLOTS_READ : 0;
+    d.spec[d.spec_count++] = new_state              ? tsr__tokens_slots(&c->tokens)
+                             : c->tokens.read_slots ? TSR_SLOTS_READ
+                                                    : 0;
+    d.spec[d.spec_count++] = new_state != NULL;
     d.push = &push;
     d.push_bytes = sizeof push;
     tsr__tokens_read(&d, c->x);
@@ -122,6 +126,7 @@ static tsr_status convolve(const conv *c, const tsr_tensor *y, uint32_t y_stride
     tsr__tokens_read(&d, c->params.state);
     tsr__tokens_read(&d, dy);
     tsr__tokens_write(&d, y);
+    tsr__tokens_write(&d, new_state);
     return tsr__stream_dispatch(c->tokens.stream, &d);
 }
 
@@ -150,8 +155,10 @@ static tsr_status record_forward(tsr_stream *stream, void *opaque)
 {
     const forward_work *w = opaque;
     (void)stream;
-    TSR__TRY(convolve(w->c, w->y, w->y_stride, NULL, 0));
-    return w->new_state && w->c->taps > 1 ? keep_state(w->c, w->new_state) : TSR_OK;
+    const tsr_tensor *new_state = w->c->taps > 1 ? w->new_state : NULL;
+    const bool one_token = w->c->tokens.tokens == 1;
+    TSR__TRY(convolve(w->c, w->y, w->y_stride, one_token ? new_state : NULL, NULL, 0));
+    return new_state && !one_token ? keep_state(w->c, new_state) : TSR_OK;
 }
 
 tsr_status tsr_causal_conv(tsr_stream *stream, tsr_tensor *y, tsr_tensor *new_state,
@@ -269,7 +276,7 @@ static tsr_status record_backward(tsr_stream *stream, void *opaque)
 {
     const backward_work *w = opaque;
     (void)stream;
-    TSR__TRY(convolve(w->c, w->dz, (uint32_t)w->c->channels, w->dy, w->dy_stride));
+    TSR__TRY(convolve(w->c, w->dz, (uint32_t)w->c->channels, NULL, w->dy, w->dy_stride));
     if (w->grads.dx || (w->grads.dstate && w->c->taps > 1))
         TSR__TRY(grad_of_inputs(w));
     return w->partial ? grad_of_weight(w) : TSR_OK;
