@@ -158,7 +158,8 @@ CASE(families_planned, "families: Hugging Face folders and GGUF files need what 
     static const tsr_dtype dtypes[] = {0, TSR_F16, TSR_Q8_0};
     static const char *const files[] = {"stories260K-q8_0mix.gguf", "synth-A-q4_k_m.gguf",
                                         "stories260K-hf"};
-    static const char *const experts[] = {"gptoss/hf", "qwen2moe/hf", "glm4moe/glm4moe-f16.gguf"};
+    static const char *const experts[] = {"gptoss/hf", "qwen2moe/hf", "glm4moe/glm4moe-f16.gguf",
+                                          "qwen3next/hf"};
     double rates[64];
     char path[512];
     for (int r = 0; r < ranks; r++)
