@@ -331,11 +331,6 @@ CASE(eviction, "schedule: the prefixes that were not used for the longest time l
 /* A model with delta nets: pieces of prompts are found again if their states are kept. */
 CASE(states, "schedule: texts wait, and begin alike, with states beside pages")
 {
-    if (open_delta(MADE_VOCABULARY, MADE_CONTEXT, SEED, NULL, &model) == TSR_ERR_UNSUPPORTED) {
-        case_skip("%s", tsr_last_error());
-        return;
-    }
-    tsr_model_close(&model);
     has_states = true;
     run_waiting();
     snapshots = 64;
