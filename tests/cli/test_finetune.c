@@ -337,6 +337,35 @@ START_TEST(the_peak_is_as_planned)
 }
 END_TEST
 
+/* With --fsdp, each of two ranks keeps half of the weights, and two layers while it needs them. At
+ * first it has the whole model, too, and the adapter without gradients. */
+START_TEST(the_plan_divides_weights)
+{
+    double weights[2], opening[2], trained[2];
+    for (int fsdp = 0; fsdp < 2; fsdp++) {
+        char arguments[512];
+        snprintf(arguments, sizeof arguments,
+                 "plan " STORIES " --goal finetune --ranks 2 --batch 2 --context 16 %s --json",
+                 fsdp ? "--fsdp" : "");
+        json_t *plan = tool_json(arguments, "tessera.plan.finetune");
+        size_t index = 0;
+        while (tool_number(json_array_get(tool_member(plan, "grids"), index), "data") != 2)
+            index++;
+        const json_t *grid = json_array_get(tool_member(plan, "grids"), index);
+        const json_t *rank = json_array_get(tool_member(grid, "ranks"), 0);
+        weights[fsdp] = tool_number(rank, "weight_bytes");
+        opening[fsdp] = tool_number(rank, "opening_bytes");
+        trained[fsdp] = tool_number(rank, "trained_bytes");
+        json_decref(plan);
+    }
+    ck_assert_double_eq(opening[0], 0);
+    ck_assert_double_eq_tol(opening[1], weights[0] + weights[1] + trained[0] / 4, 2);
+    ck_assert_double_eq(trained[1], trained[0] / 2);
+    ck_assert_msg(weights[1] > weights[0] / 2 && weights[1] < weights[0], "%.0f of %.0f bytes",
+                  weights[1], weights[0]);
+}
+END_TEST
+
 /* An adapter of the head: 4 bytes for each of 2 · (64 + 65) numbers, its gradient and 2 moments. */
 START_TEST(the_plan_counts_an_adapter_of_the_head)
 {
@@ -407,7 +436,7 @@ START_TEST(mistakes_are_named)
         {"finetune m --data d --batch 3 --accumulate 2",
          "tessera: finetune: --accumulate 2 does not divide --batch 3\n"},
         {"plan . --ranks 2 --lora-rank 4",
-         "tessera: plan: --lora-rank, --targets and --full need --goal finetune\n"},
+         "tessera: plan: --lora-rank, --targets, --full and --fsdp need --goal finetune\n"},
         {"plan . --goal finetune --cluster c",
          "tessera: plan: --goal finetune takes --ranks N, not --cluster\n"},
     };
@@ -655,6 +684,7 @@ TESTS(finetune)
     tcase_add_test(tests, a_step_of_preferences_is_as_in_double_precision);
     tcase_add_loop_test(tests, the_peak_is_as_planned, 0, 2);
     tcase_add_test(tests, the_plan_counts_an_adapter_of_the_head);
+    tcase_add_test(tests, the_plan_divides_weights);
     tcase_add_test(tests, mistakes_are_named);
     tcase_add_test(tests, different_data_are_refused);
     tcase_add_test(tests, a_killed_training_goes_on_from_its_checkpoint);

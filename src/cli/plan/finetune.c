@@ -21,13 +21,14 @@
 typedef struct work {
     int64_t context, batch, accumulate, rank;
     unsigned targets;
-    bool full;
+    bool full, shares; /* shares: data-parallel ranks share the weights */
 } work;
 
 /* What a rank needs, in bytes. `passing` is the memory of temporary tensors of all layers, which
  * the stream keeps until it needs them again (an eighth of the memory at most). */
 typedef struct need {
     double weights, trained, activations, recomputed, head, passing, limit;
+    double opening; /* before the weights of the whole model have been divided */
 } need;
 
 /* A grid of data · tensor · stages ranks. */
@@ -127,6 +128,27 @@ static double rows_of(const work *w, const grid *g)
     return (double)own;
 }
 
+/* The bytes of the weights that a rank gathers at once: those of a layer, and of the next one. */
+static double gathered_bytes(const tsr_model_rank_plan *p)
+{
+    const double block =
+        (double)(p->attention_bytes + p->mlp_bytes + p->norm_bytes) / fmax(p->layers, 1);
+    return 2 * fmax(block, fmax((double)p->embedding_bytes, (double)p->head_bytes));
+}
+
+/* Divides the weights, and what is trained, over the data-parallel ranks. An adapter's base is
+ * opened as a whole, and stays until all shards have their values. */
+static void share(const work *w, const grid *g, const tsr_model_rank_plan *p, need *n)
+{
+    if (!w->shares || g->data == 1)
+        return;
+    const double gathered = gathered_bytes(p);
+    const double own = n->weights / g->data + gathered;
+    n->opening = w->full ? 0 : n->weights + own + n->trained * sizeof(float) / TRAINED_BYTES;
+    n->weights = own;
+    n->trained = n->trained / g->data + (w->full ? gathered : 0);
+}
+
 static need need_of(const plan *s, const grid *g, const tsr_model_rank_plan *p, uint64_t memory)
 {
     const work *w = &s->work;
@@ -136,14 +158,16 @@ static need need_of(const plan *s, const grid *g, const tsr_model_rank_plan *p, 
     /* The micro-batches whose activations a stage keeps at once. */
     const double kept = (double)(after < w->accumulate ? after : w->accumulate);
     const double block = tokens * block_bytes(s, p), input = tokens * width * sizeof(float);
-    return (need){.weights = (double)p->weight_bytes,
-                  .trained = TRAINED_BYTES * trained_numbers(s, g, p) -
-                             (w->full ? (double)p->weight_bytes : 0),
-                  .activations = kept * p->layers * block,
-                  .recomputed = kept * p->layers * input + 2 * block,
-                  .passing = kept * p->layers * block,
-                  .limit = (double)memory,
-                  .head = p->stage == g->stages - 1 ? head_bytes(p, tokens) : 0};
+    need all = {.weights = (double)p->weight_bytes,
+                .trained = TRAINED_BYTES * trained_numbers(s, g, p) -
+                           (w->full ? (double)p->weight_bytes : 0),
+                .activations = kept * p->layers * block,
+                .recomputed = kept * p->layers * input + 2 * block,
+                .passing = kept * p->layers * block,
+                .limit = (double)memory,
+                .head = p->stage == g->stages - 1 ? head_bytes(p, tokens) : 0};
+    share(w, g, p, &all);
+    return all;
 }
 
 static double passing_of(const need *n)
@@ -154,7 +178,7 @@ static double passing_of(const need *n)
 static double peak_of(const need *n, bool recompute)
 {
     const double kept = recompute ? n->recomputed : n->activations;
-    return n->weights + n->trained + n->head + kept + passing_of(n);
+    return fmax(n->opening, n->weights + n->trained + n->head + kept + passing_of(n));
 }
 
 /* How long a step takes ------------------------------------------------------------------------ */
@@ -379,6 +403,8 @@ static const char *options_of_best(const plan *s, char text[OPTIONS_TEXT])
     text[0] = '\0';
     if (g->data > 1)
         used += (size_t)snprintf(text + used, OPTIONS_TEXT - used, " --data-parallel %d", g->data);
+    if (g->data > 1 && s->work.shares)
+        used += (size_t)snprintf(text + used, OPTIONS_TEXT - used, " --fsdp");
     if (g->stages > 1)
         used += (size_t)snprintf(text + used, OPTIONS_TEXT - used, " --stages %d", g->stages);
     if (s->best_recomputes)
@@ -408,6 +434,7 @@ static void add_need(json_t *list, const need *n)
 {
     json_t *object = cli_json_append_object(list);
     cli_json_u64(object, "weight_bytes", (uint64_t)n->weights);
+    cli_json_u64(object, "opening_bytes", (uint64_t)n->opening);
     cli_json_u64(object, "trained_bytes", (uint64_t)n->trained);
     cli_json_u64(object, "activation_bytes", (uint64_t)n->activations);
     cli_json_u64(object, "recomputed_activation_bytes", (uint64_t)n->recomputed);
@@ -475,7 +502,8 @@ static int read_work(const plan_options *o, plan *s)
                 .accumulate = o->accumulate > 0 ? o->accumulate : 1,
                 .rank = o->lora_rank > 0 ? o->lora_rank : 16,
                 .targets = o->targets != 0 ? o->targets : TSR_LORA_EXPERTS - 1U,
-                .full = o->trains_all};
+                .full = o->trains_all,
+                .shares = o->shares_weights};
     if (w->batch % w->accumulate != 0)
         return cli_usage_error("plan: --accumulate %" PRId64 " does not divide --batch %" PRId64,
                                w->accumulate, w->batch);

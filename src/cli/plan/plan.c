@@ -114,6 +114,8 @@ static const cli_option options[] = {
      "matrices that have an adapter, as q,v (default: all except experts and the head; finetune)",
      .read = cli_read_targets, .user = &chosen.targets},
     {"full", NULL, "train the layers instead of an adapter (finetune)", .flag = &chosen.trains_all},
+    {"fsdp", NULL, "data-parallel ranks share the weights (finetune)",
+     .flag = &chosen.shares_weights},
     {"wire", "DTYPE",
      "how tensor-parallel ranks send activations: f32 (default), f16, bf16 or q8_0 (cluster)",
      .read = read_dtype, .user = &chosen.wire},
@@ -202,8 +204,9 @@ static bool is_finetune(void)
 static int check_finetune_options(void)
 {
     const plan_options *o = &chosen;
-    return o->lora_rank > 0 || o->targets != 0 || o->trains_all
-               ? cli_usage_error("plan: --lora-rank, --targets and --full need --goal finetune")
+    return o->lora_rank > 0 || o->targets != 0 || o->trains_all || o->shares_weights
+               ? cli_usage_error("plan: --lora-rank, --targets, --full and --fsdp need --goal "
+                                 "finetune")
                : CLI_DONE;
 }
 
