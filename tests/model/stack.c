@@ -741,9 +741,9 @@ CASE(stack_delta_nets, "stack: delta nets and attention with a gate are trained,
 
 CASE(stack_families, "stack: gradients of families, which are read, saved and read again")
 {
-    static const char *const families[] = {"smollm3",  "granite", "olmo2",     "olmo3",
-                                           "gemma2",   "gemma3",  "phi3",      "ministral3",
-                                           "qwen2moe", "gptoss",  "qwen3next", "qwen35moe"};
+    static const char *const families[] = {
+        "smollm3",    "granite",  "olmo2",  "olmo3",     "gemma2",    "gemma3",   "phi3",
+        "ministral3", "qwen2moe", "gptoss", "qwen3next", "qwen35moe", "deepseek2"};
     tsr_group *alone = NULL;
     if (ranks > 1) {
         case_skip("one rank alone shows the same");
