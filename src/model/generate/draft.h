@@ -4,6 +4,7 @@
 
 #include "model/generate/generator.h"
 
+#define TSR__DRAFT_LARGEST 4
 #define TSR__DRAFT_SEQUENCES 8 /* with more, a pass has rows enough */
 
 /* The drafts of a sequence. */
@@ -26,13 +27,14 @@ typedef struct tsr__drafted {
 /* The comparison of steps with drafts, 1, and without, 0. */
 typedef struct tsr__draft_trial {
     int way;
-    int first;      /* trials that are not over whose time does not count */
-    bool tries;     /* the way is tried; otherwise it is the better one */
-    int64_t steps;  /* of this way in a row */
-    int64_t most;   /* steps after which the other way has its turn */
-    int64_t stay;   /* steps between trials */
-    double ns;      /* the time of these steps */
-    double tokens;  /* that they gave */
+    int first;                          /* trials that are not over whose time does not count */
+    bool tries;                         /* the way is tried; otherwise it is the better one */
+    int64_t steps;                      /* of this way in a row */
+    int64_t most;                       /* steps after which the other way has its turn */
+    int64_t stay;                       /* steps between trials */
+    double ns;                          /* the time of these steps */
+    double largest[TSR__DRAFT_LARGEST]; /* ns of the longest of them, the longest one first */
+    double tokens;                      /* that they gave */
     double lag_ns;  /* the time in which a draft_model caught up with the texts; not in `ns` */
     double cost[2]; /* ns of a token; 0: unknown */
 } tsr__draft_trial;

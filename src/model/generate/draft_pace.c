@@ -115,11 +115,29 @@ void tsr__drafts_measure(tsr_generator *g, int tokens, uint64_t ns)
 {
     tsr__draft_trial *t = &g->drafts->trial;
     const double lag = (double)g->drafts->lag_ns;
+    const double own = (double)ns > lag ? (double)ns - lag : 0;
     g->drafts->lag_ns = 0;
     t->steps++;
     t->tokens += tokens;
-    t->ns += (double)ns > lag ? (double)ns - lag : 0;
+    t->ns += own;
+    double next = own;
+    for (int i = 0; i < TSR__DRAFT_LARGEST; i++) {
+        const double before = t->largest[i];
+        t->largest[i] = next > before ? next : before;
+        next = next > before ? before : next;
+    }
     t->lag_ns += lag;
+}
+
+/* Returns the time of a token. A few steps may have built kernels, or the process may not have had
+ * a processor: the longest ones count as the longest of the others. */
+static double cost_of_token(const tsr__draft_trial *t)
+{
+    const double usual = t->largest[TSR__DRAFT_LARGEST - 1];
+    double ns = t->ns;
+    for (int i = 0; i < TSR__DRAFT_LARGEST - 1; i++)
+        ns -= t->largest[i] - usual;
+    return ns / t->tokens;
 }
 
 /* Goes over to a way of making steps. */
@@ -148,7 +166,7 @@ static void compare(tsr__draft_trial *t)
 {
     const int other = !t->way;
     if (t->first == 0 && t->tokens > 0)
-        t->cost[t->way] = t->ns / t->tokens;
+        t->cost[t->way] = cost_of_token(t);
     if (!t->tries || t->cost[other] == 0) {
         begin(t, other, true);
         return;
@@ -167,7 +185,7 @@ int32_t tsr__drafts_wish(const tsr_generator *g)
         return 0;
     tsr__draft_trial *t = &d->trial;
     const bool hopeless = t->tries && t->steps >= GIVES_UP_AFTER && t->cost[!t->way] > 0 &&
-                          t->ns / t->tokens > GIVES_UP_AT * t->cost[!t->way];
+                          cost_of_token(t) > GIVES_UP_AT * t->cost[!t->way];
     if (t->steps >= t->most || hopeless)
         compare(t);
     return t->way ? best_length(g) : 0;
