@@ -53,6 +53,10 @@ typedef struct tsr_model_experts {
     double limit;          /* as in tsr_moe_params */
     int64_t shared_hidden; /* features inside a shared expert; 0: there is none */
     bool shared_gate;      /* as in tsr_moe_params */
+    /* The layer has an MLP of `hidden` features as well, and the sum of both, each with a norm
+     * after it, is the MLP's (transformer.h); experts then have an input_norm of their own. */
+    bool beside_mlp;
+    bool router_norm, expert_scale; /* as in tsr_moe_params */
 } tsr_model_experts;
 
 /* A gated delta net, which a layer may have in place of attention (transformer.h). */
@@ -83,7 +87,7 @@ typedef enum tsr_expert_division {
 typedef struct tsr_model_layer {
     size_t struct_size;
     int64_t heads, kv_heads, head_dim;
-    int64_t hidden;              /* features inside the MLP; unused with `experts` */
+    int64_t hidden;              /* features inside the MLP; unused with `experts` in its place */
     int64_t window;              /* a token sees only the last `window` tokens; 0: all */
     const tsr_rope_params *rope; /* NULL: none */
     bool qkv_bias, output_bias, mlp_bias;
@@ -108,6 +112,11 @@ typedef struct tsr_model_layer {
      * the layer has attention. */
     const tsr_model_delta_net *delta_net;
     bool output_gate; /* attention has a gate of its output, as in transformer.h */
+    bool value_norm, keys_as_values; /* as in tsr_self_attention_params */
+    /* The layer has no keys and values: it uses those of the last layer before it with the same
+     * `window`, heads and head_dim that has its own. Both must be in one stage. */
+    bool shared_keys;
+    bool output_scale; /* as in tsr_block_params */
 } tsr_model_layer;
 
 /* The properties of a model that its files describe. */
@@ -142,6 +151,9 @@ typedef struct tsr_model_config {
      * others, and are of the kind of the last layer that has attention. Models do not compute them;
      * tsr_model_convert keeps them. */
     int next_token_layers;
+    /* Each layer gets an input of so many features for each token, the sum of a row of a table and
+     * a projection of the embedding, as in Gemma 4. 0: none. Only with one stage. */
+    int64_t layer_input;
 } tsr_model_config;
 
 /* Returns the number of parameters of a layer, or with layer −1 of the whole model, in which a tied

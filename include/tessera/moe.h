@@ -185,6 +185,12 @@ typedef struct tsr_moe_params {
     bool deferred;
     /* In an FSDP model, data-parallel ranks divide the experts of this rank, see below. */
     bool experts_over_data;
+    /* The following are for inference: a forward pass whose results are saved is refused
+     * (TSR_ERR_UNSUPPORTED). */
+    bool input_norm;    /* experts read the RMS norm of x, with "norm.weight" */
+    bool router_norm;   /* the router reads the RMS norm of x · "router.scale" / √input_size */
+    bool expert_scale;  /* weights are multiplied by "router.expert_scale" [experts] */
+    float norm_epsilon; /* of both norms; 0: 1e-5 */
 } tsr_moe_params;
 #define tsr_moe_params(...) (&(tsr_moe_params){.struct_size = sizeof(tsr_moe_params), __VA_ARGS__})
 

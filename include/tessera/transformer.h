@@ -57,6 +57,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_norm_create(const tsr_norm_params *params, 
  *           as `qk_norm` says
  *    q, k = rotated by tsr_rope_apply at the tokens' positions 0, 1, …, if `rope` is set
  *    q = q · (1 + temperature · log(1 + ⌊position / temperature_length⌋)), if `temperature` is set
+ *    v = tsr_norm (RMS, without a weight) of each head, if `value_norm` is set
  *    y = tsr_attention(q, k, v); with "sinks" [heads], one number for each query head, if `sinks`
  * is set y = y · σ(gate), with gate = x · wᵀ + bias, "gate" [heads · head_dim], if `output_gate` is
  * set y = y · "o.weight"ᵀ + "o.bias"
@@ -120,6 +121,14 @@ typedef struct tsr_self_attention_params {
     float temperature;          /* 0: none */
     int64_t temperature_length; /* in positions, at least 1; unused without temperature */
     bool output_gate;           /* see above */
+    /* The following are for inference: a forward pass whose results are saved, and with shared_keys
+     * one without a cache, are refused (TSR_ERR_UNSUPPORTED). */
+    bool value_norm;
+    bool keys_as_values; /* there is no "v": v is k as it is before its norm and rotation */
+    /* There are no "k", "v" and "k_norm": the layer reads the keys and values that another layer
+     * has put into layer `cache_layer` of the cache in the same step, and stores none. That layer
+     * must have the same heads on this rank. */
+    bool shared_keys;
 } tsr_self_attention_params;
 #define tsr_self_attention_params(...)                                                             \
     (&(tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params), __VA_ARGS__})
@@ -264,7 +273,16 @@ tsr_latent_attention_create(const tsr_latent_attention_params *params, tsr_layer
  * `norms` says which of the normalisations there are. Parameters are named "norm1.weight",
  * "attention.q.weight", "post_norm1.weight", "norm2.weight", "mlp.up.weight", "post_norm2.weight"
  * and so on, and come in this order. Those of a delta net, which may take the place of attention,
- * are named "delta_net.q.weight" and so on. */
+ * are named "delta_net.q.weight" and so on.
+ *
+ * With `experts` beside `mlp`, mlp(norm2(z)) becomes mlp_norm(mlp(norm2(z))) +
+ * experts_norm(experts(z)): the experts read z itself, which they may normalise (moe.h). With
+ * `layer_input` or `output_scale`, the result is
+ *
+ *    (y + end.norm((gelu(y · end.gateᵀ) ⊙ p) · end.outᵀ)) · end.scale
+ *
+ * with p [.., layer_input], which tsr_stack (stack.h) gives. These three are for inference:
+ * a forward pass whose results are saved is refused (TSR_ERR_UNSUPPORTED). */
 
 typedef enum tsr_block_norms {
     TSR_BLOCK_NORMS_BEFORE = 0, /* norm1 and norm2, as in GPT-2 and Llama */
@@ -290,8 +308,8 @@ typedef struct tsr_block_params {
     int sequence_dim;
     tsr_dtype dtype, grad_dtype;
     bool deferred;
-    /* A mixture of experts in place of the MLP; `mlp` must then be NULL. The block sets the same
-     * fields of it. Not with `sequence`. */
+    /* A mixture of experts in place of the MLP or, if `mlp` is not NULL, beside it. The block sets
+     * the same fields of it. Not with `sequence`. */
     const tsr_moe_params *experts;
     tsr_block_norms norms;
     float residual_scale; /* 0: 1 */
@@ -301,6 +319,8 @@ typedef struct tsr_block_params {
     /* Latent attention in place of `attention`, which must then be NULL; the child has the same
      * name, "attention". The block sets the same fields of it. Not with `sequence`. */
     const tsr_latent_attention_params *latent_attention;
+    int64_t layer_input;  /* features of a token's input of this layer alone; 0: none */
+    bool output_scale;    /* the block has "end.scale", of one element */
 } tsr_block_params;
 #define tsr_block_params(...)                                                                      \
     (&(tsr_block_params){.struct_size = sizeof(tsr_block_params), __VA_ARGS__})

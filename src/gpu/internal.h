@@ -299,6 +299,11 @@ tsr_status tsr__kv_cache_append_and_attend(tsr_kv_cache *cache, int layer, const
                                            const tsr_tensor *v,
                                            const tsr_attention_params *params) TSR_NODISCARD;
 
+/* The same without keys and values of the step, which the layer has already: rotates q in place
+ * unless `rope` is NULL, and computes the step's attention. */
+tsr_status tsr__kv_cache_attend(tsr_kv_cache *cache, int layer, const tsr_rope *rope, tsr_tensor *y,
+                                tsr_tensor *q, const tsr_attention_params *params) TSR_NODISCARD;
+
 /* Normalisation -------------------------------------------------------------------------------- */
 
 /* Creates the tensor in which tsr__norm_with_stats writes the statistics of x's rows for a later

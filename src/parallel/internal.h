@@ -40,6 +40,11 @@ typedef struct tsr__documents {
  * The struct must exist until another one is set. */
 void tsr__layer_set_documents(tsr_layer *layer, const tsr__documents *documents);
 
+/* layers/transformer_block.c: Sets a block's own input (layer_input of tsr_block_params) of the
+ * next forward passes, [.., layer_input]. The tensor must exist until another one, or NULL, is set.
+ */
+void tsr__block_set_input(tsr_layer *layer, const tsr_tensor *input);
+
 /* layers/vocabulary_cross_entropy.c: tsr_vocabulary_cross_entropy for logits whose columns are the
  * classes from `first` on. */
 tsr_status tsr__vocabulary_cross_entropy(tsr_group *group, tsr_tensor *loss, tsr_tensor *dlogits,

@@ -664,6 +664,73 @@ CASE(moe_over_data_plans, "experts: over data-parallel ranks, plans that do not 
     tsr_group_destroy(&alone);
 }
 
+/* Layers for inference refuse passes for a backward pass, or without a cache. x is [2,4]. */
+static void inference_only(const tsr_tensor *x)
+{
+    const tsr_moe_params *experts =
+        tsr_moe_params(.group = group, .name = "m", .input_size = 4, .hidden_size = 12,
+                       .experts = 4, .experts_used = 1, .expert_scale = true);
+    const tsr_self_attention_params *plain = tsr_self_attention_params(.heads = 12, .causal = true),
+                                    *normed = tsr_self_attention_params(.group = group, .name = "a",
+                                                                        .size = 4, .heads = 4,
+                                                                        .value_norm = true),
+                                    *shared = tsr_self_attention_params(.group = group, .name = "a",
+                                                                        .size = 4, .heads = 4,
+                                                                        .causal = true,
+                                                                        .shared_keys = true);
+    const tsr_mlp_params *mlp = tsr_mlp_params(.hidden_size = 12);
+    const struct {
+        const tsr_moe_params *experts;
+        const tsr_self_attention_params *attention;
+        const tsr_block_params *block;
+        bool without_saving;
+        const char *text;
+    } refused[] = {
+        {.experts = experts, .text = "moe m: with expert_scale, there is no backward pass"},
+        {.attention = normed,
+         .text = "self_attention a: with value_norm, there is no backward pass"},
+        {.attention = shared,
+         .without_saving = true,
+         .text = "self_attention a: with shared_keys, there is no forward pass without a cache"},
+        {.block = tsr_block_params(.group = group, .name = "b", .size = 12, .attention = plain,
+                                   .mlp = mlp, .output_scale = true),
+         .text = "block b: with output_scale, there is no backward pass"},
+        {.block = tsr_block_params(.group = group, .name = "b", .size = 12, .attention = plain,
+                                   .mlp = mlp, .layer_input = 4),
+         .text = "block b: with layer_input, there is no backward pass"},
+        {.block = tsr_block_params(.group = group, .name = "b", .size = 12, .attention = plain,
+                                   .mlp = mlp, .experts = experts),
+         .text = "block b: with experts beside an MLP, there is no backward pass"},
+    };
+    tsr_tensor *wide = tensor_new(TSR_F32, 2, (int64_t[]){2, 12}), *y = NULL;
+    tsr_layer_saved *saved = NULL;
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        tsr_layer *layer = NULL;
+        OK(refused[i].experts     ? tsr_moe_create(refused[i].experts, &layer)
+           : refused[i].attention ? tsr_self_attention_create(refused[i].attention, &layer)
+                                  : tsr_block_create(refused[i].block, &layer));
+        FAILS(tsr_layer_forward(layer, refused[i].block ? wide : x,
+                                refused[i].without_saving ? NULL : &saved, &y),
+              TSR_ERR_UNSUPPORTED, refused[i].text);
+        tsr_layer_destroy(&layer);
+    }
+    tsr_layer *layer = NULL;
+    FAILS(tsr_self_attention_create(tsr_self_attention_params(.group = group, .name = "a",
+                                                              .size = 4, .heads = 4, .causal = true,
+                                                              .shared_keys = true,
+                                                              .qk_norm = TSR_QK_NORM_WHOLE),
+                                    &layer),
+          TSR_ERR_INVALID,
+          "self_attention a: shared_keys goes with causal attention, and not with "
+          "TSR_QK_NORM_WHOLE, sequence or keys_as_values");
+    FAILS(tsr_self_attention_create(tsr_self_attention_params(.group = group, .name = "a",
+                                                              .size = 4, .heads = 4, .bias = true,
+                                                              .keys_as_values = true),
+                                    &layer),
+          TSR_ERR_INVALID, "self_attention a: keys_as_values does not go with bias");
+    tsr_tensor_destroy(&wide);
+}
+
 CASE(moe_mistakes, "experts: mistakes are refused by name")
 {
     tsr_layer *layer = NULL;
@@ -697,6 +764,7 @@ CASE(moe_mistakes, "experts: mistakes are refused by name")
           "moe m: dprobabilities is f32 [2,5]; f32 [4] is needed");
     tsr_tensor *seen = tensor_new(TSR_F32, 2, (int64_t[]){2, 4});
     tsr_layer_saved *saved = NULL;
+    inference_only(seen);
     tsr_layer *norm = NULL, *block = NULL;
     tsr_moe_choice choice = TSR_INIT(tsr_moe_choice);
     OK(tsr_fill(queue, seen, 1));
@@ -710,10 +778,9 @@ CASE(moe_mistakes, "experts: mistakes are refused by name")
         tsr_moe_params(.hidden_size = 12, .experts = 4, .experts_used = 1);
     FAILS(tsr_block_create(tsr_block_params(.group = group, .name = "b", .size = 12,
                                             .attention = tsr_self_attention_params(.heads = 12),
-                                            .mlp = tsr_mlp_params(.hidden_size = 12),
-                                            .experts = experts),
+                                            .layer_input = -1, .experts = experts),
                            &block),
-          TSR_ERR_INVALID, "block b: mlp and experts are given; only one is possible");
+          TSR_ERR_INVALID, "block b: layer_input is -1; it must not be negative");
     FAILS(tsr_block_create(tsr_block_params(.group = group, .name = "b", .size = 12,
                                             .attention = tsr_self_attention_params(.heads = 12),
                                             .sequence = true, .experts = experts),

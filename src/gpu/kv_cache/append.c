@@ -242,9 +242,8 @@ static tsr_status run_rotated(tsr_kv_cache *cache, int layer, const tsr_rope *ro
     return tsr__stream_dispatch(cache->params.stream, &dispatch);
 }
 
-/* Rotates queries and keys in place. The positions [batch, tokens] are the same for all heads. */
-static tsr_status rotate(const tsr_kv_cache *cache, const tsr_rope *rope, tsr_tensor *q,
-                         tsr_tensor *k)
+tsr_status tsr__kv_cache_rotate(const tsr_kv_cache *cache, const tsr_rope *rope, tsr_tensor *q,
+                                tsr_tensor *k)
 {
     tsr_stream *stream = cache->params.stream;
     const int64_t *step = cache->step.positions->layout.shape;
@@ -252,13 +251,13 @@ static tsr_status rotate(const tsr_kv_cache *cache, const tsr_rope *rope, tsr_te
     TSR__TRY(tsr_layout_reshape(&cache->step.positions->layout, 3, (int64_t[]){step[0], 1, step[1]},
                                 &layout));
     const tsr_tensor positions = tsr__tensor_alias(cache->step.positions, &layout);
-    if (follows(q, k)) {
+    if (k && follows(q, k)) {
         tsr_tensor both = *q;
         both.layout.shape[1] += k->layout.shape[1];
         return tsr_rope_apply(stream, rope, &both, &both, &positions);
     }
     TSR__TRY(tsr_rope_apply(stream, rope, q, q, &positions));
-    return tsr_rope_apply(stream, rope, k, k, &positions);
+    return k ? tsr_rope_apply(stream, rope, k, k, &positions) : TSR_OK;
 }
 
 tsr_status tsr__kv_cache_append_rotated(tsr_kv_cache *cache, int layer, const tsr_rope *rope,
@@ -273,7 +272,7 @@ tsr_status tsr__kv_cache_append_rotated(tsr_kv_cache *cache, int layer, const ts
     if (q->layout.shape[1] > 0 && cache->layers[layer].kv_heads > 0 && cache->step.tokens > 0 &&
         rotated_suits(cache, layer, rope, q, k, v) && (!own_q || writes_own(cache, rope, q, own_q)))
         return run_rotated(cache, layer, rope, q, k, v, own_q);
-    TSR__TRY(rotate(cache, rope, q, k));
+    TSR__TRY(tsr__kv_cache_rotate(cache, rope, q, k));
     TSR__TRY(tsr_kv_cache_append(cache, layer, k, v));
     return own_q ? tsr_copy(cache->params.stream, own_q, q) : TSR_OK;
 }

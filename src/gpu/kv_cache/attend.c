@@ -110,7 +110,8 @@ typedef struct operands {
     const tsr_tensor *v;
 } operands;
 
-/* Stores keys and values, and computes attention by tensors of the cache's dtype. */
+/* Stores keys and values, unless `k` is NULL, and computes attention by tensors of the cache's
+ * dtype. */
 static tsr_status attend_narrow(tsr_kv_cache *cache, int layer, const cached *step,
                                 const operands *o)
 {
@@ -123,7 +124,8 @@ static tsr_status attend_narrow(tsr_kv_cache *cache, int layer, const cached *st
     if (status == TSR_OK && widens)
         status = tsr_tensor_create(device, dtype, 4, o->y->layout.shape, &narrow_y);
     if (status == TSR_OK)
-        status = append(cache, layer, o->rope, o->q, o->k, o->v, narrow_q);
+        status = o->k ? append(cache, layer, o->rope, o->q, o->k, o->v, narrow_q)
+                      : tsr_copy(stream, narrow_q, o->q);
     if (status == TSR_OK)
         status = tsr_attention(stream, widens ? narrow_y : o->y, NULL, narrow_q, &step->k, &step->v,
                                &step->params);
@@ -163,5 +165,17 @@ tsr_status tsr__kv_cache_append_and_attend(tsr_kv_cache *cache, int layer, const
     if (narrow)
         return attend_narrow(cache, layer, &step, &(operands){rope, y, q, k, v});
     TSR__TRY(append(cache, layer, rope, q, k, v, NULL));
+    return tsr_attention(cache->params.stream, y, NULL, q, &step.k, &step.v, &step.params);
+}
+
+tsr_status tsr__kv_cache_attend(tsr_kv_cache *cache, int layer, const tsr_rope *rope, tsr_tensor *y,
+                                tsr_tensor *q, const tsr_attention_params *params)
+{
+    cached step;
+    TSR__TRY(prepare(cache, layer, q, params, &step));
+    if (rope)
+        TSR__TRY(tsr__kv_cache_rotate(cache, rope, q, NULL));
+    if (narrows(cache, &step, q))
+        return attend_narrow(cache, layer, &step, &(operands){.y = y, .q = q});
     return tsr_attention(cache->params.stream, y, NULL, q, &step.k, &step.v, &step.params);
 }

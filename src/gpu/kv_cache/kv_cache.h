@@ -5,6 +5,7 @@
 #include "gpu/kv_cache/pages.h"
 #include "gpu/kv_cache/states.h"
 #include "tessera/kv_cache.h"
+#include "tessera/rope.h"
 
 /* A step appends tokens to some sequences. `all` is an i32 tensor that describes the step; the
  * other tensors are views of it, one behind the other in this order. */
@@ -62,6 +63,11 @@ tsr_status tsr__kv_cache_check_rows(const tsr_kv_cache *cache, const char *name,
  * are in its keys. */
 tsr_status tsr__kv_cache_check_new(const tsr_kv_cache *cache, int layer, const tsr_tensor *k,
                                    const tsr_tensor *v) TSR_NODISCARD;
+
+/* Rotates queries, and keys if `k` is not NULL, in place. The positions [batch, tokens] are the
+ * same for all heads. */
+tsr_status tsr__kv_cache_rotate(const tsr_kv_cache *cache, const tsr_rope *rope, tsr_tensor *q,
+                                tsr_tensor *k) TSR_NODISCARD;
 
 /* Make *out a view of one layer: of its keys or values, [pages, kv_heads, page_tokens, head_dim],
  * or of both, keys first, if they have the same size. */

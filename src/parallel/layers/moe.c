@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/struct_size.h"
+#include "parallel/layers/norm_layer.h"
 
 static void finish_moe(tsr_layer *layer)
 {
@@ -113,8 +114,24 @@ static tsr_status add_router(tsr__moe *m, const tsr__parameter_spec *base,
         TSR__TRY(add_parameter(m, TSR__MOE_ROUTER_BIAS, spec, "router.bias"));
     if (spec.init.kind != TSR_INIT_NONE)
         spec.init.kind = TSR_INIT_ZEROS;
-    return params->choice_bias ? add_parameter(m, TSR__MOE_CHOICE_BIAS, spec, "router.choice_bias")
-                               : TSR_OK;
+    if (params->choice_bias)
+        TSR__TRY(add_parameter(m, TSR__MOE_CHOICE_BIAS, spec, "router.choice_bias"));
+    return TSR_OK;
+}
+
+/* Adds a weight of ones, [size], that all ranks have. */
+static tsr_status add_ones(tsr__moe *m, tsr__moe_parameter which, int64_t size, const char *name)
+{
+    const tsr__parameter_spec spec = {.dtype = TSR_F32,
+                                      .grad_dtype = TSR_F32,
+                                      .ndim = 1,
+                                      .shape = {size},
+                                      .shard_dim = -1,
+                                      .init = {.kind = TSR_INIT_DEFAULT},
+                                      .fan_in = size,
+                                      .fan_out = size,
+                                      .ones = true};
+    return add_parameter(m, which, spec, name);
 }
 
 static tsr_status add_experts(tsr__moe *m, const tsr__parameter_spec *base,
@@ -171,7 +188,13 @@ static tsr_status add_parameters(tsr__moe *m, const tsr_moe_params *params)
     TSR__TRY(tsr__layer_partition(&m->base, m->by_experts ? "experts" : "hidden_size",
                                   m->by_experts ? m->experts : m->hidden_size, "partition",
                                   params->partition, &m->division));
+    if (params->input_norm)
+        TSR__TRY(add_ones(m, TSR__MOE_NORM, m->input_size, "norm.weight"));
     TSR__TRY(add_router(m, &spec, params));
+    if (params->router_norm)
+        TSR__TRY(add_ones(m, TSR__MOE_ROUTER_SCALE, m->input_size, "router.scale"));
+    if (params->expert_scale)
+        TSR__TRY(add_ones(m, TSR__MOE_EXPERT_SCALE, m->experts, "router.expert_scale"));
     TSR__TRY(add_experts(m, &spec, params));
     TSR__TRY(add_shared(m, &spec, params));
     for (int i = 0; i < m->base.parameter_count && !params->deferred; i++)
@@ -222,6 +245,7 @@ static tsr_status init_moe(tsr__moe *m, const tsr_moe_params *params)
     m->reduce_f32 = params->reduce_f32;
     m->activation = params->activation;
     m->limit = params->limit;
+    TSR__TRY(tsr__norm_epsilon(&m->base, "norm_epsilon", params->norm_epsilon, &m->norm_epsilon));
     for (int i = 0; i < TSR__MOE_PARAMETERS; i++)
         m->index[i] = -1;
     TSR__TRY(add_parameters(m, params));

@@ -10,9 +10,12 @@
 
 /* The parameters that a layer can have, and their order. */
 typedef enum tsr__moe_parameter {
+    TSR__MOE_NORM,
     TSR__MOE_ROUTER,
     TSR__MOE_ROUTER_BIAS,
     TSR__MOE_CHOICE_BIAS,
+    TSR__MOE_ROUTER_SCALE,
+    TSR__MOE_EXPERT_SCALE,
     TSR__MOE_GATE,
     TSR__MOE_GATE_BIAS,
     TSR__MOE_UP,
@@ -34,7 +37,7 @@ typedef struct tsr__moe {
     bool reduce_f32;
     tsr_route_params route; /* without its bias */
     tsr_expert_activation activation;
-    float limit;
+    float limit, norm_epsilon;
     tsr__division division, shared_division;
     int index[TSR__MOE_PARAMETERS]; /* among the layer's parameters; -1: the layer has none */
     /* by_experts with several ranks: [experts], i32: each expert's number on this rank, or -1 */

@@ -3,6 +3,10 @@
  * all-reduce sums the contributions. */
 #include "parallel/layers/moe.h"
 
+#include <math.h>
+
+#include "tessera/ops.h"
+
 /* The most tokens for which products do not need sorted pairs. */
 enum { FEW_TOKENS = 8 };
 
@@ -13,7 +17,8 @@ typedef struct forward_pass {
     tsr_dtype dtype; /* of x */
     int64_t tokens, chosen;
     int64_t experts;                           /* of which this rank has weights */
-    tsr_tensor *x2;                            /* [tokens,input_size] */
+    tsr_tensor *x2;                            /* [tokens,input_size], what experts read */
+    tsr_tensor *router_x2;                     /* the same, what the router reads */
     tsr_tensor *logits, *ids, *weights, *here; /* `here`: ids of this rank's experts */
     tsr_tensor *order, *offsets;               /* NULL: not sorted */
 } forward_pass;
@@ -26,7 +31,59 @@ tsr_status tsr__moe_reduce(const tsr__moe *m, tsr_tensor *tensor, tsr_dtype wire
                                 tsr_collective_params(.wire = wire), NULL);
 }
 
+/* Inputs ------------------------------------------------------------------------------------- */
+
+static const char *inference_only(const tsr__moe *m)
+{
+    return m->index[TSR__MOE_NORM] >= 0           ? "input_norm"
+           : m->index[TSR__MOE_ROUTER_SCALE] >= 0 ? "router_norm"
+           : m->index[TSR__MOE_EXPERT_SCALE] >= 0 ? "expert_scale"
+                                                  : NULL;
+}
+
+/* *out = the RMS norm of x with this weight, or x itself if the layer does not have it. */
+static tsr_status normalise(forward_pass *p, tsr__moe_parameter which, tsr_tensor *x,
+                            tsr_tensor **out)
+{
+    const tsr_tensor *weight = tsr__moe_tensor(p->m, which);
+    const tsr_layout *l = tsr_tensor_layout(x);
+    tsr_tensor *normalised = x;
+    if (weight) {
+        TSR__TRY(tsr__temp_new(p->temps, l->dtype, l->ndim, l->shape, &normalised));
+        TSR__TRY(tsr_norm(p->m->base.stream, normalised, x, weight, NULL, TSR_NORM_RMS,
+                          p->m->norm_epsilon));
+    }
+    *out = normalised;
+    return TSR_OK;
+}
+
+static tsr_status make_inputs(forward_pass *p)
+{
+    const tsr__moe *m = p->m;
+    const char *what = p->saved ? inference_only(m) : NULL;
+    if (what)
+        return tsr__fail(TSR_ERR_UNSUPPORTED, "%s: with %s, there is no backward pass", m->base.who,
+                         what);
+    tsr_tensor *x2 = p->x2;
+    TSR__TRY(normalise(p, TSR__MOE_ROUTER_SCALE, x2, &p->router_x2));
+    return normalise(p, TSR__MOE_NORM, x2, &p->x2);
+}
+
 /* Choice ------------------------------------------------------------------------------------- */
+
+/* Multiplies the weights of the pairs by the factors of their experts. */
+static tsr_status scale_weights(forward_pass *p)
+{
+    tsr_tensor *scales = tsr__moe_tensor(p->m, TSR__MOE_EXPERT_SCALE), *factors, *ids;
+    const int64_t pairs = p->tokens * p->chosen;
+    if (!scales)
+        return TSR_OK;
+    TSR__TRY(tsr__temp_reshape(p->temps, p->ids, 1, &pairs, &ids));
+    TSR__TRY(tsr__temp_new(p->temps, TSR_F32, 1, &pairs, &factors));
+    TSR__TRY(tsr_index_select(p->m->base.stream, factors, scales, 0, ids));
+    TSR__TRY(tsr__temp_reshape(p->temps, factors, 2, (int64_t[]){p->tokens, p->chosen}, &factors));
+    return tsr_binary(p->m->base.stream, p->weights, p->weights, factors, TSR_BINARY_MUL);
+}
 
 static tsr_status choose(forward_pass *p)
 {
@@ -36,16 +93,20 @@ static tsr_status choose(forward_pass *p)
     TSR__TRY(tsr__temp_new(p->temps, TSR_F32, 2, of_logits, &p->logits));
     TSR__TRY(tsr__temp_new(p->temps, TSR_I32, 2, of_pairs, &p->ids));
     TSR__TRY(tsr__temp_new(p->temps, TSR_F32, 2, of_pairs, &p->weights));
-    TSR__TRY(tsr_matmul(
-        stream, p->logits, p->x2, tsr__moe_tensor(m, TSR__MOE_ROUTER),
-        tsr_matmul_params(.transpose_b = true, .bias = tsr__moe_tensor(m, TSR__MOE_ROUTER_BIAS))));
+    TSR__TRY(tsr_matmul(stream, p->logits, p->router_x2, tsr__moe_tensor(m, TSR__MOE_ROUTER),
+                        tsr_matmul_params(.transpose_b = true,
+                                          .alpha = tsr__moe_tensor(m, TSR__MOE_ROUTER_SCALE)
+                                                       ? 1 / sqrtf((float)m->input_size)
+                                                       : 0,
+                                          .bias = tsr__moe_tensor(m, TSR__MOE_ROUTER_BIAS))));
     tsr_route_params route = m->route;
     route.bias = tsr__moe_tensor(m, TSR__MOE_CHOICE_BIAS);
     p->here = p->ids;
     if (m->local)
         TSR__TRY(tsr__temp_new(p->temps, TSR_I32, 2, of_pairs, &p->here));
-    return tsr__route_local(stream, p->ids, p->weights, p->logits, &route, m->local,
-                            m->local ? p->here : NULL);
+    TSR__TRY(tsr__route_local(stream, p->ids, p->weights, p->logits, &route, m->local,
+                              m->local ? p->here : NULL));
+    return scale_weights(p);
 }
 
 /* Sorts the pairs of this rank's experts. */
@@ -319,6 +380,7 @@ static tsr_status run_forward(forward_pass *p, const tsr_tensor *x, const tsr_te
     const bool divided = tsr__moe_over_data(m)->group != NULL;
     tsr_tensor *out, *out2, *sum, *added2 = NULL;
     TSR__TRY(tsr__moe_check_adapters(m));
+    TSR__TRY(make_inputs(p));
     TSR__TRY(choose(p));
     TSR__TRY(tsr__temp_new(p->temps, p->dtype, layout->ndim, layout->shape, &out));
     TSR__TRY(tsr__temp_reshape(p->temps, out, 2, flat, &out2));

@@ -17,7 +17,7 @@
 /* The index of the sinks among the layer's own parameters. */
 static int sinks_index(const tsr__attention *a)
 {
-    return a->qk_norm ? TSR__K_NORM + 1 : 0;
+    return !a->qk_norm ? 0 : a->shared_keys ? TSR__K_NORM : TSR__K_NORM + 1;
 }
 
 static tsr_attention_params params_of(const tsr__attention *a, const tsr_tensor *starts)
@@ -96,6 +96,19 @@ static tsr_status check_input(const tsr__attention *a, const tsr_tensor *x)
     return TSR_OK;
 }
 
+/* Refuses passes that layers with these properties do not have. */
+static tsr_status check_pass(const tsr__attention *a, const tsr_layer_saved *saved)
+{
+    const char *what = a->shared_keys      ? "shared_keys"
+                       : !saved            ? NULL
+                       : a->keys_as_values ? "keys_as_values"
+                       : a->value_norm     ? "value_norm"
+                                           : NULL;
+    return what ? tsr__fail(TSR_ERR_UNSUPPORTED, "%s: with %s, there is no %s", a->base.who, what,
+                            saved ? "backward pass" : "forward pass without a cache")
+                : TSR_OK;
+}
+
 static tsr_status attention_forward_with(tsr__attention *a, tsr__temps *temps, const tsr_tensor *x,
                                          const tsr_tensor *added, tsr_layer_saved *saved,
                                          tsr_tensor **y)
@@ -103,6 +116,7 @@ static tsr_status attention_forward_with(tsr__attention *a, tsr__temps *temps, c
     tsr_layer *layer = &a->base;
     tsr_tensor *qkv = NULL, *heads, *gated, *positions = NULL, *lse, *normalised, *inverse_rms;
     tsr__qkv_heads in = {0};
+    TSR__TRY(check_pass(a, saved));
     TSR__TRY(check_input(a, x));
     TSR__TRY(tsr_layer_forward(layer->child[TSR__ATTENTION_QKV], x,
                                saved ? &saved->child[TSR__ATTENTION_QKV] : NULL, &qkv));
@@ -183,8 +197,11 @@ static tsr_status attention_forward_cached_with(tsr__attention *a, tsr__temps *t
     TSR__TRY(tsr__temp_like(temps, qkv, narrow, -1, a->heads.count * a->heads.head_dim, &heads));
     if (a->heads.count > 0) {
         TSR__TRY(tsr__by_heads(a, temps, heads, &view));
-        TSR__TRY(tsr__kv_cache_append_and_attend(cached->cache, cached->layer, a->rope, view, in.q,
-                                                 in.k, in.v, &params));
+        TSR__TRY(
+            a->shared_keys
+                ? tsr__kv_cache_attend(cached->cache, cached->layer, a->rope, view, in.q, &params)
+                : tsr__kv_cache_append_and_attend(cached->cache, cached->layer, a->rope, view, in.q,
+                                                  in.k, in.v, &params));
         TSR__TRY(gate_heads(a, temps, &in, false, heads, &heads));
     }
     if (narrow != dtype)

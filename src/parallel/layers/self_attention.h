@@ -15,14 +15,15 @@ enum {
 };
 
 typedef struct tsr__attention {
-    /* The layer's own parameters are the weights of q_norm and k_norm, if it has these norms, and
-     * the sinks, if it has them. */
+    /* The layer's own parameters are the weights of q_norm and k_norm, if it has these norms (with
+     * shared_keys only the first), and the sinks, if it has them. */
     tsr_layer base;
     tsr_heads heads;     /* the heads of this rank */
     int32_t *kv_head;    /* [heads.count]: the index of the kv head that each head reads */
     bool regular;        /* kv_head is the default of tsr_attention, so it is not passed */
     int64_t *head_sizes; /* [ranks]: how many heads each rank has; NULL: there are no sinks */
     bool causal, sinks, output_gate;
+    bool value_norm, keys_as_values, shared_keys; /* as in tsr_self_attention_params */
     tsr_qk_norm qk_norm;
     /* TSR_QK_NORM_WHOLE: the features of q and of k on all ranks; those kv heads of this rank,
      * counted from its first, that it counts in sums over all ranks, because several ranks may have
@@ -48,9 +49,9 @@ enum { TSR__Q_NORM, TSR__K_NORM };
 /* Views of the query, key and value heads in a tensor [batch, heads + 2 · kv_heads, tokens,
  * head_dim], which has another `heads` of gates if attention has a gate. */
 typedef struct tsr__qkv_heads {
-    tsr_tensor *q, *k, *v;
-    tsr_tensor *qk;   /* the heads of q and k together */
-    tsr_tensor *gate; /* or NULL */
+    tsr_tensor *q, *k, *v; /* NULL: the features have none */
+    tsr_tensor *qk;        /* the heads of q and k together */
+    tsr_tensor *gate;      /* or NULL */
 } tsr__qkv_heads;
 
 /* self_attention.c */
@@ -85,8 +86,8 @@ tsr_status tsr__qkv_split(const tsr__attention *attention, tsr__temps *temps,
 
 /* self_attention_norm.c */
 
-/* Normalises queries and keys if the layer has norms. If `keep_raw` is true, the normalised values
- * go to new memory, *normalised; otherwise the normalised values replace those in `qkv`, and
+/* Normalises queries, keys and values if the layer has norms. If `keep_raw` is true, the normalised
+ * values go to new memory, *normalised; otherwise the normalised values replace those in `qkv`, and
  * *normalised is NULL. *out are views of the normalised heads. *inverse_rms becomes what the
  * backward pass needs, or NULL. */
 tsr_status tsr__attention_normalise(tsr__attention *attention, tsr__temps *temps,

@@ -71,6 +71,15 @@ static tsr_status check_attention_params(const tsr_layer *layer, head_plan *p)
                      (params->temperature == 0 || params->temperature_length >= 1),
                  "%s: temperature is %g and temperature_length %lld; the length must be at least 1",
                  layer->who, (double)params->temperature, (long long)params->temperature_length);
+    TSR__REQUIRE(!params->shared_keys || (params->qk_norm != TSR_QK_NORM_WHOLE && params->causal &&
+                                          !params->sequence && !params->keys_as_values),
+                 "%s: shared_keys goes with causal attention, and not with TSR_QK_NORM_WHOLE, "
+                 "sequence or keys_as_values",
+                 layer->who);
+    TSR__REQUIRE(!params->keys_as_values || !params->bias,
+                 "%s: keys_as_values does not go with bias", layer->who);
+    TSR__REQUIRE(!params->output_gate || !(params->keys_as_values || params->shared_keys),
+                 "%s: output_gate does not go with keys_as_values or shared_keys", layer->who);
     TSR__REQUIRE(isfinite(params->scale), "%s: scale is %g", layer->who, (double)params->scale);
     TSR__REQUIRE(isfinite(params->softcap) && params->softcap >= 0,
                  "%s: softcap is %g; it must not be negative", layer->who, (double)params->softcap);
@@ -183,9 +192,12 @@ static tsr_status create_input(tsr__attention *a, const head_plan *p)
     v.name = "v";
     tsr__column_block gate = q;
     gate.name = "gate";
+    const int count = p->params.shared_keys      ? 1
+                      : p->params.keys_as_values ? 2
+                      : a->output_gate           ? 4
+                                                 : 3;
     tsr_layer *child;
-    TSR__TRY(tsr__column_create(&linear, a->output_gate ? 4 : 3,
-                                (tsr__column_block[]){q, k, v, gate}, &child));
+    TSR__TRY(tsr__column_create(&linear, count, (tsr__column_block[]){q, k, v, gate}, &child));
     return tsr__layer_add_child(&a->base, child);
 }
 
@@ -257,15 +269,17 @@ static tsr_status create_norms(tsr__attention *a, const head_plan *p)
     const tsr_self_attention_params *params = &p->params;
     static const char *const names[] = {"q_norm.weight", "k_norm.weight"};
     a->qk_norm = params->qk_norm;
+    if (a->qk_norm != TSR_QK_NORM_NONE || a->value_norm)
+        TSR__TRY(
+            tsr__norm_epsilon(&a->base, "norm_epsilon", params->norm_epsilon, &a->norm_epsilon));
     if (a->qk_norm == TSR_QK_NORM_NONE)
         return TSR_OK;
     a->whole[TSR__Q_NORM] = params->heads * params->head_dim;
     a->whole[TSR__K_NORM] = params->kv_heads * params->head_dim;
     a->replicated = p->replicated;
     set_counted(a, p);
-    TSR__TRY(tsr__norm_epsilon(&a->base, "norm_epsilon", params->norm_epsilon, &a->norm_epsilon));
     const tsr_dtype dtype = params->norm_dtype != 0 ? params->norm_dtype : params->dtype;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < (a->shared_keys ? 1 : 2); i++) {
         TSR__TRY(a->qk_norm == TSR_QK_NORM_WHOLE
                      ? add_whole_norm(a, p, i, names[i], dtype)
                      : tsr__norm_parameter_add(&a->base, names[i], params->head_dim, dtype,
@@ -315,6 +329,9 @@ static tsr_status init_attention(tsr__attention *a, head_plan *p)
     a->temperature_length = p->params.temperature_length;
     a->scale = p->params.scale;
     a->softcap = p->params.softcap;
+    a->value_norm = p->params.value_norm;
+    a->keys_as_values = p->params.keys_as_values;
+    a->shared_keys = p->params.shared_keys;
     if (p->params.rope) {
         tsr_status status = tsr_rope_create(layer->stream, p->params.rope, &a->rope);
         if (status != TSR_OK)

@@ -25,6 +25,8 @@ tsr_status tsr__split_heads(const tsr__attention *a, tsr__temps *temps,
 {
     const int64_t heads = a->heads.count, kv_heads = a->heads.kv_count;
     TSR__TRY(tsr__temp_slice(temps, heads_view, 1, 0, heads, &out->q));
+    if (a->shared_keys)
+        return TSR_OK;
     TSR__TRY(tsr__temp_slice(temps, heads_view, 1, heads, kv_heads, &out->k));
     TSR__TRY(tsr__temp_slice(temps, heads_view, 1, 0, heads + kv_heads, &out->qk));
     const int64_t all = tsr_tensor_layout(heads_view)->shape[1], before = heads + 2 * kv_heads;

@@ -22,6 +22,8 @@ static tsr_status normalise_heads(const tsr__attention *a, const tsr__qkv_heads 
     tsr_stream *stream = layer->stream;
     TSR__TRY(tsr_norm(stream, to->q, in->q, layer->parameter[TSR__Q_NORM]->seen.tensor, NULL,
                       TSR_NORM_RMS, a->norm_epsilon));
+    if (a->shared_keys)
+        return TSR_OK;
     return tsr_norm(stream, to->k, in->k, layer->parameter[TSR__K_NORM]->seen.tensor, NULL,
                     TSR_NORM_RMS, a->norm_epsilon);
 }
@@ -302,7 +304,24 @@ static tsr_status whole_grads(tsr__attention *a, tsr__temps *temps, const tsr_la
     return status;
 }
 
-/* Both --------------------------------------------------------------------------------------- */
+/* Values ------------------------------------------------------------------------------------- */
+
+/* Sets heads->v to values that are keys, or normalises values, before keys are normalised. */
+static tsr_status make_values(const tsr__attention *a, tsr__temps *temps, tsr__qkv_heads *heads)
+{
+    tsr_stream *stream = a->base.stream;
+    const tsr_tensor *from = a->keys_as_values ? heads->k : heads->v;
+    if (a->shared_keys || a->heads.kv_count == 0 || !(a->keys_as_values || a->value_norm))
+        return TSR_OK;
+    const tsr_layout *layout = tsr_tensor_layout(from);
+    if (a->keys_as_values)
+        TSR__TRY(tsr__temp_new(temps, layout->dtype, layout->ndim, layout->shape, &heads->v));
+    return a->value_norm
+               ? tsr_norm(stream, heads->v, from, NULL, NULL, TSR_NORM_RMS, a->norm_epsilon)
+               : tsr_copy(stream, heads->v, from);
+}
+
+/* All ---------------------------------------------------------------------------------------- */
 
 tsr_status tsr__attention_normalise(tsr__attention *a, tsr__temps *temps, const tsr_tensor *qkv,
                                     bool keep_raw, tsr__qkv_heads *out, tsr_tensor **normalised,
@@ -310,6 +329,7 @@ tsr_status tsr__attention_normalise(tsr__attention *a, tsr__temps *temps, const 
 {
     *normalised = *inverse_rms = NULL;
     TSR__TRY(tsr__qkv_split(a, temps, qkv, out));
+    TSR__TRY(make_values(a, temps, out));
     if (a->qk_norm == TSR_QK_NORM_NONE)
         return TSR_OK;
     tsr__qkv_heads to = *out;

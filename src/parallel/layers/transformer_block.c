@@ -10,14 +10,17 @@
 #include "parallel/layers/delta_net.h"
 #include "parallel/layers/latent_attention.h"
 #include "parallel/layers/layer.h"
+#include "parallel/layers/linear.h"
 #include "parallel/layers/norm_layer.h"
 #include "parallel/layers/self_attention.h"
 #include "tessera/transformer.h"
 
-/* A residual branch: the indices of its children. */
+/* A residual branch: the indices of its children. Those that it does not have are -1. */
 typedef struct residual_branch {
-    const char *name;           /* in random sequences of dropout */
-    int norm, layer, post_norm; /* norms that it does not have: -1 */
+    const char *name; /* in random sequences of dropout */
+    int norm, layer, post_norm;
+    /* experts beside the layer, and the norms after the layer and after the experts */
+    int experts, layer_norm, experts_norm;
 } residual_branch;
 
 typedef struct block {
@@ -25,6 +28,9 @@ typedef struct block {
     residual_branch attention, mlp;
     float residual_scale;
     bool recompute, sequence, has_experts;
+    bool output_scale;       /* the block's own parameter */
+    int gate, out, end_norm; /* for the layer's own input, children; -1: it has none */
+    const tsr_tensor *input; /* tsr__block_set_input */
     int sequence_dim;
     tsr__dropout dropout;
 } block;
@@ -100,19 +106,42 @@ static tsr_status apply_dropout(const block *b, const tsr__dropout *dropout, con
 
 /* Forward ------------------------------------------------------------------------------------ */
 
+/* Replaces *x by layer(*x). */
+static tsr_status replace_by(tsr_layer *layer, tsr_layer_saved **saved, tsr_tensor **x)
+{
+    tsr_tensor *y = NULL;
+    TSR__TRY(tsr_layer_forward(layer, *x, saved, &y));
+    tsr_tensor_destroy(x);
+    *x = y;
+    return TSR_OK;
+}
+
+/* Replaces *out, the layer's output for x, by the sum of its norm and that of the experts' output
+ * for x. */
+static tsr_status add_beside(block *b, const residual_branch *of, const tsr_tensor *x,
+                             tsr_tensor **out)
+{
+    tsr_layer **child = b->base.child;
+    tsr_tensor *experts = NULL;
+    TSR__TRY(replace_by(child[of->layer_norm], NULL, out));
+    TSR__TRY(tsr_layer_forward(child[of->experts], x, NULL, &experts));
+    tsr_status status = replace_by(child[of->experts_norm], NULL, &experts);
+    if (status == TSR_OK)
+        status = tsr_binary(b->base.stream, *out, *out, experts, TSR_BINARY_ADD);
+    tsr_tensor_destroy(&experts);
+    return status;
+}
+
 /* Replaces *out by x + its norm, with dropout and residual_scale as far as the branch has them. */
 static tsr_status finish_branch(block *b, const residual_branch *of, const tsr__dropout *dropout,
                                 const tsr_tensor *x, tsr_layer_saved *saved, tsr_tensor **out)
 {
     tsr_stream *stream = b->base.stream;
     const int post = of->post_norm;
-    if (post >= 0) {
-        tsr_tensor *normalised = NULL;
-        TSR__TRY(tsr_layer_forward(b->base.child[post], *out, saved ? &saved->child[post] : NULL,
-                                   &normalised));
-        tsr_tensor_destroy(out);
-        *out = normalised;
-    }
+    if (of->experts >= 0)
+        TSR__TRY(add_beside(b, of, x, out));
+    if (post >= 0)
+        TSR__TRY(replace_by(b->base.child[post], saved ? &saved->child[post] : NULL, out));
     if (dropout->p > 0)
         TSR__TRY(apply_dropout(b, dropout, of->name, *out, *out));
     if (b->residual_scale != 1)
@@ -128,7 +157,8 @@ static tsr_status branch_forward(block *b, const residual_branch *of, const tsr_
     tsr_tensor *normalised = NULL, *out = NULL;
     tsr_layer *layer = b->base.child[of->layer];
     /* Whether the layer's last product adds x, and whether its first product normalises x. */
-    const bool adds = dropout->p == 0 && of->post_norm < 0 && b->residual_scale == 1;
+    const bool adds =
+        dropout->p == 0 && of->post_norm < 0 && of->experts < 0 && b->residual_scale == 1;
     const bool passes_norm = cached && of->norm >= 0 && layer->type->normalises;
     tsr__cached own = {0};
     if (cached)
@@ -151,13 +181,60 @@ static tsr_status branch_forward(block *b, const residual_branch *of, const tsr_
     return status;
 }
 
+/* y += norm((gelu(y · gateᵀ) ⊙ input) · outᵀ). */
+static tsr_status add_input(block *b, const tsr_tensor *y)
+{
+    tsr_stream *stream = b->base.stream;
+    tsr_tensor *x = NULL;
+    TSR__REQUIRE(b->input, "%s: the layer's own input is missing", b->base.who);
+    TSR__TRY(tsr_layer_forward(b->base.child[b->gate], y, NULL, &x));
+    tsr_status status = tsr_activate(stream, x, x, b->input, TSR_ACT_GELU_TANH);
+    if (status == TSR_OK)
+        status = replace_by(b->base.child[b->out], NULL, &x);
+    if (status == TSR_OK)
+        status = replace_by(b->base.child[b->end_norm], NULL, &x);
+    if (status == TSR_OK)
+        status = tsr_binary(stream, (tsr_tensor *)y, y, x, TSR_BINARY_ADD);
+    tsr_tensor_destroy(&x);
+    return status;
+}
+
+/* What follows the two branches. */
+static tsr_status end_forward(block *b, tsr_tensor *y)
+{
+    if (b->gate >= 0)
+        TSR__TRY(add_input(b, y));
+    return b->output_scale
+               ? tsr_binary(b->base.stream, y, y, b->base.parameter[0]->seen.tensor, TSR_BINARY_MUL)
+               : TSR_OK;
+}
+
+/* Refuses passes for a backward pass that blocks with these properties do not have. */
+static tsr_status check_saved(const block *b, const tsr_layer_saved *saved)
+{
+    const char *what = !saved                ? NULL
+                       : b->mlp.experts >= 0 ? "experts beside an MLP"
+                       : b->gate >= 0        ? "layer_input"
+                       : b->output_scale     ? "output_scale"
+                                             : NULL;
+    return what ? tsr__fail(TSR_ERR_UNSUPPORTED, "%s: with %s, there is no backward pass",
+                            b->base.who, what)
+                : TSR_OK;
+}
+
 static tsr_status branches_forward(block *b, const tsr__dropout *dropout, const tsr__cached *cached,
                                    const tsr_tensor *x, tsr_layer_saved *saved, tsr_tensor **y)
 {
-    tsr_tensor *between = NULL;
+    tsr_tensor *between = NULL, *out = NULL;
     TSR__TRY(branch_forward(b, &b->attention, dropout, cached, x, saved, &between));
-    tsr_status status = branch_forward(b, &b->mlp, dropout, cached, between, saved, y);
+    tsr_status status = branch_forward(b, &b->mlp, dropout, cached, between, saved, &out);
     tsr_tensor_destroy(&between);
+    if (status == TSR_OK)
+        status = end_forward(b, out);
+    if (status == TSR_OK)
+        *y = out;
+    else
+        tsr_tensor_destroy(&out);
     return status;
 }
 
@@ -178,6 +255,7 @@ static tsr_status block_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer
                                 tsr_tensor **y)
 {
     block *b = (block *)layer;
+    TSR__TRY(check_saved(b, saved));
     if (saved)
         saved->dropout = b->dropout;
     if (saved && b->recompute)
@@ -421,7 +499,6 @@ static tsr_status create_experts(block *b, const tsr_block_params *params)
 {
     tsr_moe_params experts;
     TSR__TRY(TSR__TAKE_PART(tsr_moe_params, params->experts, &experts));
-    TSR__REQUIRE(!params->mlp, "%s: mlp and experts are given; only one is possible", b->base.who);
     TSR__REQUIRE(!params->sequence, "%s: experts are given with sequence, which is not possible",
                  b->base.who);
     tsr_layer *child = NULL;
@@ -456,6 +533,75 @@ static tsr_status create_mlp(block *b, const tsr_block_params *params)
     return add_created(b, status, name, child);
 }
 
+/* Adds a linear layer of which each rank has all. */
+static tsr_status create_whole(block *b, const tsr_block_params *params, const char *last,
+                               int64_t input, int64_t output, int *index)
+{
+    const tsr__column_block whole = {.name = strchr(last, '.') + 1,
+                                     .output_size = output,
+                                     .division = {.length = output},
+                                     .replicated = true};
+    tsr_layer *child = NULL;
+    char *name;
+    TSR__TRY(child_name(&b->base, "end", &name));
+    const tsr_status status = tsr__column_create(
+        tsr_linear_params(.group = b->base.group, .name = name, .input_size = input,
+                          .output_size = output, .dtype = params->dtype,
+                          .grad_dtype = params->grad_dtype, .deferred = params->deferred),
+        1, &whole, &child);
+    *index = b->base.child_count;
+    return add_created(b, status, name, child);
+}
+
+/* Adds what follows the two branches. */
+static tsr_status create_end(block *b, const tsr_block_params *params)
+{
+    TSR__REQUIRE(params->layer_input >= 0, "%s: layer_input is %lld; it must not be negative",
+                 b->base.who, (long long)params->layer_input);
+    TSR__REQUIRE(!params->sequence || (params->layer_input == 0 && !params->output_scale),
+                 "%s: layer_input and output_scale do not go with sequence", b->base.who);
+    if (params->layer_input == 0)
+        return TSR_OK;
+    TSR__TRY(create_whole(b, params, "end.gate", params->size, params->layer_input, &b->gate));
+    TSR__TRY(create_whole(b, params, "end.out", params->layer_input, params->size, &b->out));
+    return create_norm(b, params, "end.norm", &b->end_norm);
+}
+
+static tsr_status create_scale(block *b, const tsr_block_params *params)
+{
+    const tsr__parameter_spec spec = {.name = "end.scale",
+                                      .dtype = TSR_F32,
+                                      .grad_dtype = TSR_F32,
+                                      .ndim = 1,
+                                      .shape = {1},
+                                      .shard_dim = -1,
+                                      .init = {.kind = TSR_INIT_DEFAULT},
+                                      .fan_in = 1,
+                                      .fan_out = 1,
+                                      .ones = true};
+    b->output_scale = params->output_scale;
+    if (!b->output_scale)
+        return TSR_OK;
+    TSR__TRY(tsr__parameter_add(&b->base, &spec));
+    return params->deferred ? TSR_OK : tsr__parameter_allocate(&b->base, 0);
+}
+
+/* Adds the MLP, the experts, or both. */
+static tsr_status create_hidden(block *b, const tsr_block_params *params)
+{
+    b->mlp.layer = b->base.child_count;
+    if (!params->experts || !params->mlp)
+        return params->experts ? create_experts(b, params) : create_mlp(b, params);
+    TSR__TRY(create_mlp(b, params));
+    TSR__TRY(create_norm(b, params, "mlp_norm", &b->mlp.layer_norm));
+    b->mlp.experts = b->base.child_count;
+    TSR__TRY(create_experts(b, params));
+    return create_norm(b, params, "experts_norm", &b->mlp.experts_norm);
+}
+
+static const residual_branch no_children = {
+    .norm = -1, .post_norm = -1, .experts = -1, .layer_norm = -1, .experts_norm = -1};
+
 static tsr_status init_block(block *b, const tsr_block_params *params)
 {
     b->recompute = params->recompute;
@@ -472,8 +618,11 @@ static tsr_status init_block(block *b, const tsr_block_params *params)
                  (double)b->residual_scale);
     const bool before = params->norms != TSR_BLOCK_NORMS_AFTER,
                after = params->norms != TSR_BLOCK_NORMS_BEFORE;
-    b->attention = (residual_branch){.name = "attention", .norm = -1, .post_norm = -1};
-    b->mlp = (residual_branch){.name = "mlp", .norm = -1, .post_norm = -1};
+    b->attention = b->mlp = no_children;
+    b->attention.name = "attention";
+    b->mlp.name = "mlp";
+    b->gate = b->out = b->end_norm = -1;
+    TSR__TRY(create_scale(b, params));
     if (before)
         TSR__TRY(create_norm(b, params, "norm1", &b->attention.norm));
     b->attention.layer = b->base.child_count;
@@ -484,9 +633,16 @@ static tsr_status init_block(block *b, const tsr_block_params *params)
         TSR__TRY(create_norm(b, params, "post_norm1", &b->attention.post_norm));
     if (before)
         TSR__TRY(create_norm(b, params, "norm2", &b->mlp.norm));
-    b->mlp.layer = b->base.child_count;
-    TSR__TRY(params->experts ? create_experts(b, params) : create_mlp(b, params));
-    return after ? create_norm(b, params, "post_norm2", &b->mlp.post_norm) : TSR_OK;
+    TSR__TRY(create_hidden(b, params));
+    if (after)
+        TSR__TRY(create_norm(b, params, "post_norm2", &b->mlp.post_norm));
+    return create_end(b, params);
+}
+
+void tsr__block_set_input(tsr_layer *layer, const tsr_tensor *input)
+{
+    if (layer->type == &block_type)
+        ((block *)layer)->input = input;
 }
 
 tsr_status tsr_block_create(const tsr_block_params *params, tsr_layer **out)
