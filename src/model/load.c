@@ -76,9 +76,11 @@ static tsr_status load_one(void *user, const tsr__stack_parameter *p)
         part = (tsr__weight_part){.rows = weight.rows, .columns = weight.columns};
         TSR__TRY(load_part(l, &weight, &part, false, m->stack->positions));
     }
-    /* Tables are learned positions, and an embedding that is not also the head of this stage. */
+    /* Tables are learned positions, layers' inputs, and an embedding that is not also the head of
+     * this stage. */
     const bool is_head = p->owner == m->stack->embedding && m->config->tied && m->is_last;
-    if (l->counting && (!p->owner || p->owner == m->stack->embedding) && !is_head)
+    if (l->counting && !is_head &&
+        (!p->owner || p->owner == m->stack->embedding || p->owner == m->stack->input_table))
         m->stats.table_bytes += tsr__dtype_bytes(
             tsr_tensor_layout(p->owner ? p->parameter->tensor : m->stack->positions)->dtype,
             tsr__weight_part_elements(&part));

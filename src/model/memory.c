@@ -144,6 +144,11 @@ tsr_status tsr__model_allocate(tsr_model *m, const tsr__weights *weights)
         TSR__TRY(tsr_tensor_create(m->device, m->kept.others, 2,
                                    (int64_t[]){m->config->context, m->config->width},
                                    &s->positions));
+    if (s->input_table) {
+        TSR__TRY(allocate_layer(m, weights, -1, "input_table", s->input_table));
+        TSR__TRY(allocate_layer(m, weights, -1, "input_projection", s->input_projection));
+        TSR__TRY(allocate_layer(m, weights, -1, "input_norm", s->input_norm));
+    }
     for (int i = 0; i < m->layer_count; i++)
         TSR__TRY(allocate_layer(m, weights, m->first_layer + i, NULL, s->blocks[i]));
     if (!m->is_last)

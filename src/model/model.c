@@ -57,6 +57,7 @@ static tsr_status create_layers(tsr_model *m, const tsr__weights *weights)
         TSR__TRY(tsr__kept_align_shared(&m->kept, weights, kind, &d->shared));
         TSR__TRY(tsr__kept_divide_hidden(&m->kept, weights, kind, &hidden));
         d->hidden = hidden.align;
+        TSR__TRY(tsr__kept_align_mlp(&m->kept, weights, kind, &d->mlp));
         d->whole_experts = hidden.whole_experts;
         d->expert_limits = hidden.whole_experts ? m->expert_limits : NULL;
     }

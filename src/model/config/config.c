@@ -60,6 +60,12 @@ void tsr__facts_init(tsr__facts *facts)
                   .taps = TSR__UNSET,
                   .inner = TSR__UNSET,
                   .period = TSR__UNSET},
+        .full_head_dim = TSR__UNSET,
+        .full_kv_heads = TSR__UNSET,
+        .shared_layers = TSR__UNSET,
+        .layer_input = TSR__UNSET,
+        .double_wide = TSR__UNSET,
+        .keys_as_values = TSR__UNSET,
         .experts = {.count = TSR__UNSET,
                     .used = TSR__UNSET,
                     .hidden = TSR__UNSET,
@@ -73,7 +79,8 @@ void tsr__facts_init(tsr__facts *facts)
                     .scale = TSR__UNSET,
                     .limit = TSR__UNSET,
                     .normalise = TSR__UNSET,
-                    .choice_bias = TSR__UNSET},
+                    .choice_bias = TSR__UNSET,
+                    .enabled = TSR__UNSET},
         .rope = {.theta = TSR__UNSET,
                  .factor = TSR__UNSET,
                  .original_length = TSR__UNSET,
@@ -240,6 +247,15 @@ static tsr_status take_factors(const tsr__facts *facts, tsr_model_config *out)
                        &out->logit_softcap);
 }
 
+static tsr_status take_layer_input(const tsr__facts *facts, tsr_model_config *out)
+{
+    out->layer_input = facts->layer_input == TSR__UNSET ? 0 : facts->layer_input;
+    TSR__REQUIRE(out->layer_input >= 0 && out->layer_input <= TSR_MODEL_MAX_WIDTH,
+                 "%s: each layer has an input of %" PRId64 " features; 0 to %d are possible",
+                 facts->file, out->layer_input, TSR_MODEL_MAX_WIDTH);
+    return TSR_OK;
+}
+
 static tsr_status take_temperature(const tsr__facts *facts, tsr_model_layer *out)
 {
     double length = facts->temperature_length != TSR__UNSET ? facts->temperature_length
@@ -257,8 +273,8 @@ static tsr_status take_temperature(const tsr__facts *facts, tsr_model_layer *out
 static tsr_status take_scores(const tsr__facts *facts, tsr_model_layer *out)
 {
     double scalar;
-    TSR__TRY(take_factor(facts, "the factor of scores", facts->attention_scale, 0,
-                         &out->attention_scale));
+    TSR__TRY(take_factor(facts, "the factor of scores", facts->attention_scale,
+                         facts->family->layer.attention_scale, &out->attention_scale));
     TSR__TRY(take_factor(facts, "query_pre_attn_scalar", facts->query_scalar, (double)out->head_dim,
                          &scalar));
     if (scalar != (double)out->head_dim)
@@ -274,9 +290,16 @@ static tsr_status take_scores(const tsr__facts *facts, tsr_model_layer *out)
 /* The rotary positions of the layers of a file, in tsr__config.ropes. */
 enum { ROPE, ROPE_BEYOND, WINDOW_ROPE };
 
-/* Makes the rotary positions, and copies their divisors. */
-static tsr_status take_ropes(const tsr__facts *facts, tsr__config *config, int64_t head_dim)
+/* Returns the size of a head in layers without a window. */
+static int64_t full_head_dim(const tsr__facts *facts, int64_t head_dim)
 {
+    return facts->full_head_dim != TSR__UNSET ? facts->full_head_dim : head_dim;
+}
+
+/* Makes the rotary positions, and copies their divisors. */
+static tsr_status take_ropes(const tsr__facts *facts, tsr__config *config, int64_t window_head_dim)
+{
+    const int64_t head_dim = full_head_dim(facts, window_head_dim);
     const tsr__family *family = facts->family;
     tsr_rope_params *ropes = config->ropes;
     TSR__TRY(
@@ -289,9 +312,10 @@ static tsr_status take_ropes(const tsr__facts *facts, tsr__config *config, int64
         }
     if (family->window_rope == TSR__WINDOW_ROPE_SAME)
         return TSR_OK;
-    ropes[WINDOW_ROPE] = (tsr_rope_params){.struct_size = sizeof *ropes,
-                                           .rotary_dim = ropes[ROPE].rotary_dim,
-                                           .theta = ropes[ROPE].theta};
+    ropes[WINDOW_ROPE] = (tsr_rope_params){
+        .struct_size = sizeof *ropes,
+        .rotary_dim = facts->full_head_dim != TSR__UNSET ? window_head_dim : ropes[ROPE].rotary_dim,
+        .theta = ropes[ROPE].theta};
     if (family->window_rope == TSR__WINDOW_ROPE_OWN && facts->window_theta != TSR__UNSET)
         ropes[WINDOW_ROPE].theta = facts->window_theta;
     TSR__REQUIRE(isfinite(ropes[WINDOW_ROPE].theta) && ropes[WINDOW_ROPE].theta > 0 &&
@@ -404,24 +428,89 @@ static tsr_status check_counts(const tsr__facts *facts, const tsr_model_config *
                      (facts->delta.period >= 1 && facts->delta.period <= TSR_MODEL_MAX_LAYERS),
                  "%s: full_attention_interval is %" PRId64 "; 1 to %d is possible", facts->file,
                  facts->delta.period, TSR_MODEL_MAX_LAYERS);
+    const struct {
+        const char *what;
+        int count;
+    } lists[] = {{"kv heads", facts->kv_sizes.count},
+                 {"hidden features", facts->hidden_sizes.count}};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        TSR__REQUIRE(lists[i].count == 0 || lists[i].count == c->layers,
+                     "%s: the list of numbers of %s has %d entries for %d layers", facts->file,
+                     lists[i].what, lists[i].count, c->layers);
     TSR__REQUIRE(facts->ropes.count == 0 || facts->ropes.count == c->layers,
                  "%s: no_rope_layers has %d entries for %d layers", facts->file, facts->ropes.count,
                  c->layers);
     return TSR_OK;
 }
 
-/* Returns the number of the kind that is `layer`, which it adds if there is none. */
-static uint16_t kind_of(tsr__config *config, const tsr_model_layer *layer)
+/* Returns whether two layers of one file are of the same kind. */
+static bool same_kind(const tsr_model_layer *a, const tsr_model_layer *b)
+{
+    return a->window == b->window && a->rope == b->rope && a->experts == b->experts &&
+           a->delta_net == b->delta_net && a->head_dim == b->head_dim && a->kv_heads == b->kv_heads && a->hidden == b->hidden &&
+           a->keys_as_values == b->keys_as_values && a->shared_keys == b->shared_keys;
+}
+
+/* Gives the number of the kind that is `layer`, which it adds if there is none. */
+static tsr_status kind_of(const char *file, tsr__config *config, const tsr_model_layer *layer,
+                          uint16_t *out)
 {
     int kind = 0;
-    while (kind < config->public.kind_count && (config->kinds[kind].window != layer->window ||
-                                                config->kinds[kind].rope != layer->rope ||
-                                                config->kinds[kind].delta_net != layer->delta_net ||
-                                                config->kinds[kind].experts != layer->experts))
+    while (kind < config->public.kind_count && !same_kind(&config->kinds[kind], layer))
         kind++;
+    TSR__REQUIRE(
+        kind < TSR_MODEL_MAX_LAYER_KINDS,
+        "%s: layers are of more than %d kinds, which differ in sizes, windows or what they "
+        "share",
+        file, TSR_MODEL_MAX_LAYER_KINDS);
     if (kind == config->public.kind_count)
         config->kinds[config->public.kind_count++] = *layer;
-    return (uint16_t)kind;
+    *out = (uint16_t)kind;
+    return TSR_OK;
+}
+
+/* Gives a layer the sizes that differ between layers, and what it shares. */
+static tsr_status take_sizes_of(const tsr__facts *facts, int layers, int i, tsr_model_layer *out)
+{
+    const int64_t shared = facts->shared_layers == TSR__UNSET ? 0 : facts->shared_layers;
+    TSR__REQUIRE(shared >= 0 && shared < layers,
+                 "%s: %" PRId64 " layers share the keys of others; 0 to %d are possible",
+                 facts->file, shared, layers - 1);
+    out->shared_keys = i >= layers - shared;
+    if (out->window == 0) {
+        out->head_dim = full_head_dim(facts, out->head_dim);
+        if (facts->full_kv_heads != TSR__UNSET)
+            out->kv_heads = facts->full_kv_heads;
+        out->keys_as_values = !out->shared_keys && facts->keys_as_values == 1;
+    }
+    if (facts->no_values.count > 0)
+        out->keys_as_values = !out->shared_keys && facts->no_values.values[i] != 0;
+    if (facts->kv_sizes.count > 0)
+        out->kv_heads = facts->kv_sizes.values[i];
+    if (facts->hidden_sizes.count > 0)
+        out->hidden = facts->hidden_sizes.values[i];
+    else if (out->shared_keys && facts->double_wide == 1)
+        out->hidden *= 2;
+    TSR__TRY(size_within(facts, "number of kv heads", out->kv_heads, TSR_MAX_HEADS));
+    TSR__REQUIRE(out->heads % out->kv_heads == 0,
+                 "%s: %" PRId64 " heads do not divide over %" PRId64 " kv heads of layer %d",
+                 facts->file, out->heads, out->kv_heads, i);
+    TSR__TRY(size_within(facts, "size of a head", out->head_dim, TSR_MAX_HEAD_DIM));
+    return size_within(facts, "number of hidden features", out->hidden, TSR_MODEL_MAX_HIDDEN);
+}
+
+/* Checks that a layer that shares keys finds those of an earlier layer. */
+static tsr_status check_shared(const char *where, const tsr_model_config *c, int i)
+{
+    const tsr_model_layer *layer = tsr__config_layer(c, i),
+                          *found = tsr__config_layer(c, tsr__config_keys_layer(c, i));
+    TSR__REQUIRE(!layer->shared_keys ||
+                     (found && found->heads == layer->heads && found->kv_heads == layer->kv_heads &&
+                      found->head_dim == layer->head_dim),
+                 "%s: layer %d shares keys, but no layer before it has keys of %" PRId64
+                 " kv heads of %" PRId64 " features with a window of %" PRId64,
+                 where, i, layer->kv_heads, layer->head_dim, layer->window);
+    return TSR_OK;
 }
 
 /* Returns whether any layer has a delta net. */
@@ -456,7 +545,7 @@ static tsr_status take_layers(const tsr__facts *facts, tsr__config *config)
     TSR__TRY(check_counts(facts, &config->public));
     TSR__TRY(take_layer(facts, config, &usual));
     TSR__TRY(take_window(facts, &rule));
-    if (facts->family->expert_keys)
+    if (tsr__has_experts(facts))
         TSR__TRY(tsr__config_take_experts(facts, config->public.layers, &config->experts[0]));
     if (any_delta_net(facts, config->public.layers))
         TSR__TRY(tsr__config_take_delta_net(facts, &config->delta_nets[0]));
@@ -471,12 +560,16 @@ static tsr_status take_layers(const tsr__facts *facts, tsr__config *config)
             layer.long_rope = &config->ropes[ROPE_BEYOND];
         if (tsr__layer_has_experts(facts, i))
             layer.experts = &config->experts[0];
+        if (facts->family->sizes_by_layers)
+            TSR__TRY(take_sizes_of(facts, config->public.layers, i, &layer));
         if (tsr__layer_has_delta_net(facts, i)) {
             tsr__layer_without_attention(&layer);
             layer.delta_net = &config->delta_nets[0];
         }
-        config->layer_kinds[i] = kind_of(config, &layer);
+        TSR__TRY(kind_of(facts->file, config, &layer, &config->layer_kinds[i]));
     }
+    for (int i = 0; i < config->public.layers; i++)
+        TSR__TRY(check_shared(facts->file, &config->public, i));
     return take_next_layers(facts, &config->public);
 }
 
@@ -489,6 +582,46 @@ int tsr__config_window(const tsr_model_config *config, int64_t *window)
     }
     *window = 0;
     return -1;
+}
+
+static const tsr_model_layer *first_layer(const tsr_model_config *config, bool windowed)
+{
+    for (int i = 0; i < config->layers; i++) {
+        const tsr_model_layer *layer = tsr__config_layer(config, i);
+        if ((layer->window > 0) == windowed)
+            return layer;
+    }
+    return tsr__config_layer(config, 0);
+}
+
+const tsr_model_layer *tsr__config_window_layer(const tsr_model_config *config)
+{
+    return first_layer(config, true);
+}
+
+const tsr_model_layer *tsr__config_full_layer(const tsr_model_config *config)
+{
+    return first_layer(config, false);
+}
+
+int tsr__config_keys_layer(const tsr_model_config *config, int layer)
+{
+    const tsr_model_layer *own = tsr__config_layer(config, layer);
+    int source = layer;
+    while (own->shared_keys && source >= 0 &&
+           (tsr__config_layer(config, source)->shared_keys ||
+            tsr__config_layer(config, source)->window != own->window))
+        source--;
+    return source;
+}
+
+int tsr__config_shared_layers(const tsr_model_config *config)
+{
+    int count = 0;
+    while (count < config->layers &&
+           tsr__config_layer(config, config->layers - 1 - count)->shared_keys)
+        count++;
+    return count;
 }
 
 int tsr__config_first_experts(const tsr_model_config *config)
@@ -591,6 +724,8 @@ static tsr_status make(const tsr__facts *given, tsr__config *config)
     TSR__TRY(take_norms(facts, out));
     take_tokens(facts, out);
     TSR__TRY(take_factors(facts, out));
+    TSR__TRY(take_layer_input(facts, out));
+    TSR__TRY(tsr__rope_take_proportional(&copy));
     return take_layers(facts, config);
 }
 
@@ -653,7 +788,8 @@ static tsr_status check_kind(const tsr_model_config *c, const tsr_model_layer *l
     if (layer->latent) /* checked below */
         facts.latent = (tsr__latent_facts){
             .q_rank = 0, .kv_rank = 1, .nope = 1, .rope = 2, .value = 1, .head = 3};
-    facts.hidden = layer->experts ? 1 : layer->hidden;
+    facts.hidden = layer->experts && !layer->experts->beside_mlp ? 1 : layer->hidden;
+    facts.layer_input = c->layer_input;
     if (facts.family->expert_keys) { /* experts are checked below, and with their own errors */
         facts.experts.count = facts.experts.used = facts.experts.hidden = 1;
         facts.experts.shared_hidden = 0;
@@ -804,6 +940,8 @@ static tsr_status copy_config(const tsr_model_config *given, tsr__config *copy)
         copy->layer_kinds[i] = c->layer_kinds[i];
     }
     c->layer_kinds = copy->layer_kinds;
+    for (int i = 0; i < c->layers; i++)
+        TSR__TRY(check_shared("model: configuration", c, i));
     return check_next_layers(c);
 }
 

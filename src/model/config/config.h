@@ -31,6 +31,12 @@ typedef struct tsr__layer_facts {
     uint8_t values[TSR_MODEL_MAX_LAYERS];
 } tsr__layer_facts;
 
+/* Sizes of each layer. */
+typedef struct tsr__layer_sizes {
+    int count; /* 0: the file does not say */
+    int64_t values[TSR_MODEL_MAX_LAYERS];
+} tsr__layer_sizes;
+
 /* What a file says about experts. */
 typedef struct tsr__expert_facts {
     int64_t count, used, hidden, groups, groups_used;
@@ -38,7 +44,7 @@ typedef struct tsr__expert_facts {
     int64_t first_dense, period; /* the first layers, and all but each period-th, have no experts */
     int64_t gating;              /* a tsr_gating */
     double scale, limit;
-    int normalise, choice_bias;
+    int normalise, choice_bias, enabled;
     bool groups_by_largest; /* groups are chosen by their largest score, not the sum of two */
     tsr__layer_facts dense; /* whether layers have no experts, whatever the rest says */
 } tsr__expert_facts;
@@ -76,6 +82,14 @@ typedef struct tsr__facts {
     double temperature, temperature_length; /* of scores, which grows with the position */
     double embedding_scale, residual_scale, logit_divisor, logit_softcap;
     int qk_norm; /* whether q and k have norms */
+    /* Families with sizes_by_layers: sizes of layers without a window, if they differ; the number
+     * of the last layers that share keys; whether their MLPs have twice the size; whether values
+     * are keys, in layers without a window or in those of the list; and config.json's size of
+     * layers' own inputs. */
+    int64_t full_head_dim, full_kv_heads, shared_layers, layer_input;
+    int double_wide, keys_as_values;
+    tsr__layer_facts no_values;
+    tsr__layer_sizes hidden_sizes, kv_sizes;
     tsr__expert_facts experts;
     tsr__delta_facts delta;
     tsr__latent_facts latent;
@@ -154,10 +168,21 @@ const tsr_model_layer *tsr__config_rotary_layer(const tsr_model_config *config);
 /* Returns the first layer that has a sliding window, or −1, and sets *window to the window. */
 int tsr__config_window(const tsr_model_config *config, int64_t *window);
 
+/* Returns the first layer with a window, or layer 0. */
+const tsr_model_layer *tsr__config_window_layer(const tsr_model_config *config);
+/* Returns the first layer without a window, or layer 0. */
+const tsr_model_layer *tsr__config_full_layer(const tsr_model_config *config);
+/* Returns the layer whose keys a layer uses: itself, unless it has shared_keys; −1: none. */
+int tsr__config_keys_layer(const tsr_model_config *config, int layer);
+/* Returns how many of the last layers share the keys of others. */
+int tsr__config_shared_layers(const tsr_model_config *config);
+
 /* experts.c: tsr__config_take_experts describes the experts of a file of a model with `layers`
  * layers, and checks them. */
 tsr_status tsr__config_take_experts(const tsr__facts *facts, int layers,
                                     tsr_model_experts *out) TSR_NODISCARD;
+/* Returns whether the model of a file has experts. */
+bool tsr__has_experts(const tsr__facts *facts);
 bool tsr__layer_has_experts(const tsr__facts *facts, int layer);
 bool tsr__any_layer_is_dense(const tsr__facts *facts, int layers);
 /* Checks the numbers of a description. `where` begins the error text. */
@@ -183,6 +208,14 @@ void tsr__layer_without_attention(tsr_model_layer *layer);
  * otherwise beyond->rotary_dim becomes 0. The divisors belong to `facts`. */
 tsr_status tsr__rope_make(const tsr__facts *facts, int64_t head_dim, int64_t context,
                           tsr_rope_params *out, tsr_rope_params *beyond) TSR_NODISCARD;
+/* Makes the divisors of proportional rotary positions, which rotate the first pairs of whole heads.
+ */
+tsr_status tsr__rope_take_proportional(tsr__facts *facts) TSR_NODISCARD;
+/* Returns how many pairs proportional rotary positions rotate; 0 for others. */
+int64_t tsr__rope_proportional(const tsr_rope_params *rope);
+/* Finds them from the divisors of a GGUF file. */
+tsr_status tsr__rope_from_proportional(const char *file, int64_t count, const float *divisors,
+                                       tsr__rope_facts *rope) TSR_NODISCARD;
 /* Returns the factor by which LongRoPE multiplies rotated components, if a file names none. */
 double tsr__long_attention(double context, double original_length);
 /* Returns the factor by which YaRN multiplies rotated components, if a file names none. */

@@ -9,10 +9,17 @@
 enum { MOST_EXPERTS = 1024, MOST_USED = 32 };
 enum { MOST_HIDDEN = 134217728 }; /* of all experts of a layer, so that bytes fit 64 bits */
 
+bool tsr__has_experts(const tsr__facts *facts)
+{
+    const tsr__expert_keys *keys = facts->family->expert_keys;
+    return keys && facts->experts.enabled != 0 &&
+           !(keys->enabled && facts->experts.count == TSR__UNSET);
+}
+
 bool tsr__layer_has_experts(const tsr__facts *facts, int layer)
 {
     const tsr__expert_facts *e = &facts->experts;
-    if (!facts->family->expert_keys || (e->first_dense != TSR__UNSET && layer < e->first_dense) ||
+    if (!tsr__has_experts(facts) || (e->first_dense != TSR__UNSET && layer < e->first_dense) ||
         (e->dense.count > 0 && e->dense.values[layer] != 0))
         return false;
     return e->period == TSR__UNSET || e->period < 1 || (layer + 1) % e->period == 0;
@@ -21,7 +28,7 @@ bool tsr__layer_has_experts(const tsr__facts *facts, int layer)
 bool tsr__any_layer_is_dense(const tsr__facts *facts, int layers)
 {
     for (int i = 0; i < layers; i++)
-        if (!tsr__layer_has_experts(facts, i))
+        if (!tsr__layer_has_experts(facts, i) || facts->family->layer.experts->beside_mlp)
             return true;
     return false;
 }

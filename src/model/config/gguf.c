@@ -53,6 +53,84 @@ static tsr_status find(metadata *m, int count, const entry *entries)
     return TSR_OK;
 }
 
+/* Looks up a key whose value is a number, or a list of numbers of each layer. */
+static tsr_status find_sizes(metadata *m, const char *key, int64_t *one, tsr__layer_sizes *all)
+{
+    const entry wanted = {.key = key};
+    TSR__TRY(find(m, 1, &wanted));
+    tsr__gguf_value value = m->values[0];
+    if (!value.found)
+        return TSR_OK;
+    if (!value.is_array)
+        return tsr__gguf_integer(m->file, &value, one);
+    TSR__REQUIRE(value.count <= TSR_MODEL_MAX_LAYERS &&
+                     (value.type == TSR__GGUF_U32 || value.type == TSR__GGUF_I32),
+                 "gguf: %s is not a list of at most %d integers of 32 bits", value.key,
+                 TSR_MODEL_MAX_LAYERS);
+    all->count = (int)value.count;
+    value.is_array = false;
+    for (int i = 0; i < all->count; i++, value.at += 4)
+        TSR__TRY(tsr__gguf_integer(m->file, &value, &all->values[i]));
+    *one = all->count > 0 ? all->values[0] : TSR__UNSET;
+    return TSR_OK;
+}
+
+/* Looks up the list that says which layers have a window. */
+static tsr_status find_windows(metadata *m)
+{
+    tsr__layer_facts *windows = &m->facts->windows;
+    const entry wanted = {.key = ".attention.sliding_window_pattern"};
+    TSR__TRY(find(m, 1, &wanted));
+    tsr__gguf_value value = m->values[0];
+    if (!value.found)
+        return TSR_OK;
+    TSR__REQUIRE(value.is_array && value.type == TSR__GGUF_BOOL &&
+                     value.count <= TSR_MODEL_MAX_LAYERS,
+                 "gguf: %s is not a list of at most %d bools", value.key, TSR_MODEL_MAX_LAYERS);
+    windows->count = (int)value.count;
+    value.is_array = false;
+    for (int i = 0; i < windows->count; i++, value.at++) {
+        bool windowed = false;
+        TSR__TRY(tsr__gguf_bool(m->file, &value, &windowed));
+        windows->values[i] = windowed;
+    }
+    return TSR_OK;
+}
+
+/* Reads what files of families with sizes_by_layers say. key_length is the size of heads in layers
+ * without a window. */
+static tsr_status read_sizes_by_layers(metadata *m)
+{
+    tsr__facts *facts = m->facts;
+    int64_t value_window = TSR__UNSET, rotated_window = TSR__UNSET, window_head_dim = TSR__UNSET;
+    const entry entries[] = {
+        {".attention.key_length_swa", &window_head_dim, NULL},
+        {".attention.value_length_swa", &value_window, NULL},
+        {".rope.dimension_count_swa", &rotated_window, NULL},
+        {".attention.shared_kv_layers", &facts->shared_layers, NULL},
+        {".embedding_length_per_layer_input", &facts->layer_input, NULL},
+    };
+    TSR__TRY(find(m, (int)(sizeof entries / sizeof *entries), entries));
+    TSR__TRY(find_windows(m));
+    TSR__REQUIRE(value_window == window_head_dim,
+                 "gguf: keys have %" PRId64 " features per head in layers with a window, but "
+                 "values %" PRId64,
+                 window_head_dim, value_window);
+    TSR__REQUIRE(rotated_window == TSR__UNSET || rotated_window == window_head_dim,
+                 "gguf: %s.rope.dimension_count_swa is %" PRId64 ", but heads have %" PRId64
+                 " features",
+                 facts->family->gguf, rotated_window, window_head_dim);
+    if (window_head_dim == TSR__UNSET)
+        return TSR_OK;
+    facts->full_head_dim = facts->head_dim;
+    facts->head_dim = window_head_dim;
+    TSR__REQUIRE(facts->value_dim == TSR__UNSET || facts->value_dim == facts->full_head_dim,
+                 "gguf: keys have %" PRId64 " features per head, but values %" PRId64,
+                 facts->full_head_dim, facts->value_dim);
+    facts->value_dim = TSR__UNSET;
+    return TSR_OK;
+}
+
 static tsr_status read_architecture(metadata *m)
 {
     char names[TSR__FAMILY_NAMES];
@@ -96,6 +174,23 @@ static void take_latent(tsr__facts *facts)
     l->value = l->value != TSR__UNSET ? l->value : facts->value_dim;
 }
 
+/* Layers of most families have the same sizes, also where a file has a list of them. */
+static tsr_status require_one_size(tsr__facts *facts)
+{
+    tsr__layer_sizes *lists[] = {&facts->kv_sizes, &facts->hidden_sizes};
+    for (size_t k = 0; k < sizeof lists / sizeof *lists; k++) {
+        for (int i = 1; i < lists[k]->count; i++)
+            if (lists[k]->values[i] != lists[k]->values[0])
+                return tsr__fail(TSR_ERR_UNSUPPORTED,
+                                 "gguf: layers have different numbers of %s, %" PRId64
+                                 " and %" PRId64 ", which is not supported in architecture %s",
+                                 k == 0 ? "kv heads" : "hidden features", lists[k]->values[0],
+                                 lists[k]->values[i], facts->family->gguf);
+        lists[k]->count = 0;
+    }
+    return TSR_OK;
+}
+
 static tsr_status read_values(metadata *m)
 {
     tsr__facts *facts = m->facts;
@@ -113,10 +208,8 @@ static tsr_status read_values(metadata *m)
         {".block_count", &facts->layers, NULL},
         {".embedding_length", &facts->width, NULL},
         {".attention.head_count", &facts->heads, NULL},
-        {".attention.head_count_kv", &facts->kv_heads, NULL},
         {".attention.key_length", &facts->head_dim, NULL},
         {".attention.value_length", &facts->value_dim, NULL},
-        {".feed_forward_length", &facts->hidden, NULL},
         {".context_length", &facts->context, NULL},
         {".vocab_size", &facts->vocabulary, NULL},
         {".attention.sliding_window", &facts->window, NULL},
@@ -211,7 +304,11 @@ static tsr_status read_values(metadata *m)
     tsr__facts_add_end(facts, eos);
     tsr__facts_add_end(facts, eot);
     tsr__facts_add_end(facts, eom);
-    return TSR_OK;
+    TSR__TRY(find_sizes(m, ".attention.head_count_kv", &facts->kv_heads, &facts->kv_sizes));
+    TSR__TRY(find_sizes(m, ".feed_forward_length", &facts->hidden, &facts->hidden_sizes));
+    if (facts->family->sizes_by_layers)
+        return read_sizes_by_layers(m);
+    return require_one_size(facts);
 }
 
 /* From tensors ------------------------------------------------------------------------------- */
@@ -231,7 +328,9 @@ static tsr_status read_rope_factors(tsr__file *file, const tsr_shard_param *para
     for (int64_t i = 0; i < count; i++)
         factors[i] = tsr__f32_of_bits(tsr__get_u32(bytes + 4 * i));
     const double theta = facts->rope.theta == TSR__UNSET ? 10000 : facts->rope.theta;
-    return tsr__rope_from_factors("gguf", theta, count, factors, &facts->rope);
+    return facts->family->sizes_by_layers
+               ? tsr__rope_from_proportional("gguf", count, factors, &facts->rope)
+               : tsr__rope_from_factors("gguf", theta, count, factors, &facts->rope);
 }
 
 /* Reads a tensor with divisors of LongRoPE. */
@@ -274,6 +373,20 @@ static bool has_bias(const tsr__model_files *files, const tsr__facts *facts, con
     return tsr__model_files_find(files, name) != NULL;
 }
 
+/* Finds out which layers have no values of their own. */
+static void find_values(const tsr__model_files *files, tsr__facts *facts)
+{
+    char name[KEY_SIZE];
+    if (!facts->family->sizes_by_layers || facts->layers < 1 ||
+        facts->layers > TSR_MODEL_MAX_LAYERS)
+        return;
+    facts->no_values.count = (int)facts->layers;
+    for (int i = 0; i < facts->no_values.count; i++) {
+        snprintf(name, sizeof name, "blk.%d.attn_v.weight", i);
+        facts->no_values.values[i] = tsr__model_files_find(files, name) == NULL;
+    }
+}
+
 static tsr_status read_tensors(tsr__file *file, const tsr__model_files *files, tsr__facts *facts)
 {
     const tsr_shard_param *embedding = tsr__model_files_find(files, "token_embd.weight");
@@ -285,6 +398,7 @@ static tsr_status read_tensors(tsr__file *file, const tsr__model_files *files, t
     facts->qkv_bias = has_bias(files, facts, "attention.q");
     facts->output_bias = has_bias(files, facts, "attention.o");
     facts->mlp_bias = has_bias(files, facts, "mlp.up");
+    find_values(files, facts);
     if (facts->family->qk_norm_varies)
         facts->qk_norm = tsr__model_files_find(files, "blk.0.attn_q_norm.weight") != NULL;
     if (facts->next_layers > 0) { /* quantised files may lack these layers */

@@ -288,10 +288,17 @@ static tsr_status refuse_if_set(config_reader *r)
     return TSR_ERR_UNSUPPORTED;
 }
 
+/* Returns whether the member that is being read has this name. A family may lack the name. */
+static bool is_key(const config_reader *r, const char *name)
+{
+    return name && strcmp(name, r->key) == 0;
+}
+
 static tsr_status read_number(config_reader *r, bool *known)
 {
     tsr__facts *facts = r->facts;
     const tsr__config_keys *keys = facts->family->keys;
+    const bool by_layers = facts->family->sizes_by_layers;
     const struct {
         const char *name;
         int64_t *value;
@@ -310,6 +317,10 @@ static tsr_status read_number(config_reader *r, bool *known)
         {"sliding_window_pattern", &facts->window_period},
         {"_sliding_window_pattern", &facts->window_period},
         {"no_rope_layer_interval", &facts->no_rope_period},
+        {by_layers ? "global_head_dim" : NULL, &facts->full_head_dim},
+        {by_layers ? "num_global_key_value_heads" : NULL, &facts->full_kv_heads},
+        {by_layers ? "num_kv_shared_layers" : NULL, &facts->shared_layers},
+        {by_layers ? "hidden_size_per_layer_input" : NULL, &facts->layer_input},
     };
     const struct {
         const char *name;
@@ -343,7 +354,7 @@ static tsr_status read_number(config_reader *r, bool *known)
     if (facts->family->hf_rotary_dim && strcmp(r->key, "rotary_dim") == 0)
         return read_integer(r, &facts->rotary_dim);
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
-        if (strcmp(integers[i].name, r->key) == 0)
+        if (is_key(r, integers[i].name))
             return read_integer(r, integers[i].value);
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
         if (reals[i].value && strcmp(reals[i].name, r->key) == 0)
@@ -381,6 +392,10 @@ static tsr_status read_switch(config_reader *r, bool *known)
         facts->norm_bias = facts->output_bias = facts->mlp_bias = facts->qkv_bias;
         return TSR_OK;
     }
+    if (facts->family->sizes_by_layers && strcmp(r->key, "use_double_wide_mlp") == 0)
+        return read_bool(r, &facts->double_wide);
+    if (facts->family->sizes_by_layers && strcmp(r->key, "attention_k_eq_v") == 0)
+        return read_bool(r, &facts->keys_as_values);
     if (strcmp(r->key, "scale_attn_by_inverse_layer_idx") == 0 ||
         strcmp(r->key, "add_cross_attention") == 0)
         return refuse_if_set(r);
@@ -390,12 +405,6 @@ static tsr_status read_switch(config_reader *r, bool *known)
     }
     *known = false;
     return TSR_OK;
-}
-
-/* Returns whether the member that is being read has this name. A family may lack the name. */
-static bool is_key(const config_reader *r, const char *name)
-{
-    return name && strcmp(name, r->key) == 0;
 }
 
 /* Reads the name of the function that gives experts their scores. */
@@ -444,7 +453,7 @@ static tsr_status read_experts(config_reader *r, bool *known)
         {keys->hidden, &e->hidden},
         {keys->shared_hidden, &e->shared_hidden},
         {keys->shared_count, &e->shared_count},
-        {"num_experts_per_tok", &e->used},
+        {keys->used ? keys->used : "num_experts_per_tok", &e->used},
         {"n_group", &e->groups},
         {"topk_group", &e->groups_used},
         {keys->first_dense, &e->first_dense},
@@ -459,6 +468,8 @@ static tsr_status read_experts(config_reader *r, bool *known)
         return read_real(r, &e->limit);
     if (is_key(r, keys->normalise))
         return read_bool(r, &e->normalise);
+    if (is_key(r, keys->enabled))
+        return read_bool(r, &e->enabled);
     if (is_key(r, keys->choice_bias))
         return read_bool(r, &e->choice_bias);
     if (is_key(r, keys->dense_layers))

@@ -125,6 +125,62 @@ static tsr_status take_long(const tsr__facts *facts, int64_t context, tsr_rope_p
     return TSR_OK;
 }
 
+/* The first pairs of whole heads are rotated: the frequencies of others are divided by this. */
+#define NOT_ROTATED 1e30F
+
+static bool is_proportional(const tsr__rope_facts *rope)
+{
+    return strcmp(rope->type, "proportional") == 0;
+}
+
+tsr_status tsr__rope_take_proportional(tsr__facts *facts)
+{
+    tsr__rope_facts *rope = &facts->rope;
+    const int64_t head_dim =
+        facts->full_head_dim != TSR__UNSET ? facts->full_head_dim : facts->head_dim;
+    const double partial = is_set(rope->partial) ? rope->partial : 1;
+    if (!is_proportional(rope))
+        return TSR_OK;
+    TSR__REQUIRE(head_dim >= 2 && head_dim % 2 == 0 && head_dim <= TSR_MAX_HEAD_DIM &&
+                     partial > 0 && partial <= 1,
+                 "%s: proportional rope rotates %g of heads of %" PRId64 " features", facts->file,
+                 partial, head_dim);
+    rope->short_count = (int)(head_dim / 2);
+    for (int i = 0; i < rope->short_count; i++)
+        rope->short_divisors[i] = i < (int)(partial * (double)head_dim / 2) ? 1 : NOT_ROTATED;
+    rope->partial = TSR__UNSET;
+    return TSR_OK;
+}
+
+int64_t tsr__rope_proportional(const tsr_rope_params *rope)
+{
+    int64_t rotated = 0;
+    if (rope->scaling != TSR_ROPE_SCALING_DIVISORS)
+        return 0;
+    while (rotated < rope->rotary_dim / 2 && rope->divisors[rotated] == 1)
+        rotated++;
+    for (int64_t i = rotated; i < rope->rotary_dim / 2; i++)
+        if (rope->divisors[i] != NOT_ROTATED)
+            return 0;
+    return rotated;
+}
+
+tsr_status tsr__rope_from_proportional(const char *file, int64_t count, const float *divisors,
+                                       tsr__rope_facts *rope)
+{
+    const tsr_rope_params made = {
+        .rotary_dim = 2 * count, .scaling = TSR_ROPE_SCALING_DIVISORS, .divisors = divisors};
+    const int64_t rotated = tsr__rope_proportional(&made);
+    if (rotated == 0)
+        return tsr__fail(TSR_ERR_UNSUPPORTED,
+                         "%s: rope_freqs.weight is not 1, … and then 1e30, …, which divide the "
+                         "frequencies of this architecture",
+                         file);
+    strcpy(rope->type, "proportional");
+    rope->partial = (double)rotated / (double)count;
+    return TSR_OK;
+}
+
 static tsr_status take_scaling(const tsr__facts *facts, int64_t context, tsr_rope_params *out,
                                tsr_rope_params *beyond)
 {
@@ -135,6 +191,14 @@ static tsr_status take_scaling(const tsr__facts *facts, int64_t context, tsr_rop
     /* Positions of images, which are equal in a text. */
     if (strcmp(type, "mrope") == 0 && facts->family->gguf_sections)
         return TSR_OK;
+    if (is_proportional(rope)) {
+        TSR__REQUIRE(rope->short_count == out->rotary_dim / 2,
+                     "%s: proportional rope is not supported in this architecture", facts->file);
+        out->scaling = TSR_ROPE_SCALING_DIVISORS;
+        out->divisors = rope->short_divisors;
+        out->attention_factor = 1;
+        return TSR_OK;
+    }
     if (strcmp(type, "longrope") == 0 || strcmp(type, "su") == 0)
         return take_long(facts, context, out, beyond);
     const bool llama3 = strcmp(type, "llama3") == 0, yarn = strcmp(type, "yarn") == 0;

@@ -22,8 +22,8 @@ typedef struct tsr__rope_factors {
     int64_t count;
     float values[TSR__MOST_PAIRS];
 } tsr__rope_factors;
-/* Computes the divisors that files of Llama 3 have, or the two tensors of LongRoPE, and returns the
- * number of tensors. */
+/* Computes the divisors that files of Llama 3 have, or those of Gemma 4, or the two tensors of
+ * LongRoPE, and returns the number of tensors. */
 int tsr__config_rope_factors(const tsr_model_config *config, tsr__rope_factors out[2]);
 
 /* Write the text of config.json, for weights of this dtype, and of generation_config.json. `mxfp4`:

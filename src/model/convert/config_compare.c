@@ -89,6 +89,9 @@ static tsr_status compare_experts(const tsr_model_experts *a, const tsr_model_ex
         {"the activation of experts (see tsr_expert_activation)", a->activation, b->activation},
         {"the number of hidden features of the shared expert", a->shared_hidden, b->shared_hidden},
         {"whether the shared expert has a gate", a->shared_gate, b->shared_gate},
+        {"whether experts are beside an MLP", a->beside_mlp, b->beside_mlp},
+        {"whether the router has a norm", a->router_norm, b->router_norm},
+        {"whether experts have factors", a->expert_scale, b->expert_scale},
     };
     TSR__TRY(compare_integers(values, sizeof values / sizeof *values, destination));
     if (!near(a->scale, b->scale))
@@ -124,6 +127,12 @@ static tsr_status compare_latents(const tsr_model_latent *a, const tsr_model_lat
     return compare_integers(values, sizeof values / sizeof *values, destination);
 }
 
+/* Returns the size of the layer's MLP; 0: it has none. */
+static int64_t mlp_size(const tsr_model_layer *layer)
+{
+    return layer->experts && !layer->experts->beside_mlp ? 0 : layer->hidden;
+}
+
 static tsr_status compare_layers(const tsr_model_layer *a, const tsr_model_layer *b,
                                  const char *destination)
 {
@@ -135,7 +144,11 @@ static tsr_status compare_layers(const tsr_model_layer *a, const tsr_model_layer
         {"whether attention has sinks", a->sinks, b->sinks},
         {"whether the output of attention has a gate", a->output_gate, b->output_gate},
         {"whether a layer has a delta net", a->delta_net != NULL, b->delta_net != NULL},
-        {"the number of hidden features", a->experts ? 0 : a->hidden, b->experts ? 0 : b->hidden},
+        {"the number of hidden features", mlp_size(a), mlp_size(b)},
+        {"whether values have a norm", a->value_norm, b->value_norm},
+        {"whether values are keys", a->keys_as_values, b->keys_as_values},
+        {"whether a layer uses the keys of another", a->shared_keys, b->shared_keys},
+        {"whether a layer's output has a scale", a->output_scale, b->output_scale},
         {"whether q, k and v have biases", a->qkv_bias, b->qkv_bias},
         {"whether the attention's output has a bias", a->output_bias, b->output_bias},
         {"whether the MLP has biases", a->mlp_bias, b->mlp_bias},
@@ -197,6 +210,7 @@ tsr_status tsr__config_compare(const tsr_model_config *a, const tsr_model_config
         {"the width", a->width, b->width},
         {"the vocabulary", a->vocabulary, b->vocabulary},
         {"the context", a->context, b->context},
+        {"the number of features of a layer's own input", a->layer_input, b->layer_input},
         {"the kind of norm", a->norm, b->norm},
         {"whether norms have biases", a->norm_bias, b->norm_bias},
         {"whether positions are learned", a->learned_positions, b->learned_positions},

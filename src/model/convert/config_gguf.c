@@ -44,9 +44,43 @@ static tsr_status put_latent(put *p, const tsr_model_latent *latent, int64_t hea
     return put_integer(p, "attention.value_length_mla", latent->value_dim);
 }
 
+/* The lists and sizes of a family with sizes_by_layers. */
+static tsr_status put_sizes_by_layers(put *p, const tsr_model_config *c)
+{
+    const int64_t window_dim = tsr__config_window_layer(c)->head_dim;
+    const struct {
+        const char *key;
+        int64_t value;
+    } integers[] = {
+        {"attention.key_length_swa", window_dim},
+        {"attention.value_length_swa", window_dim},
+        {"rope.dimension_count_swa", window_dim},
+        {"attention.shared_kv_layers", tsr__config_shared_layers(c)},
+        {"embedding_length_per_layer_input", c->layer_input},
+    };
+    for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
+        TSR__TRY(put_integer(p, integers[i].key, integers[i].value));
+    for (int list = 0; list < 2; list++) {
+        TSR__TRY(tsr__gguf_put_array(
+            p->writer, key_of(p, list == 0 ? "feed_forward_length" : "attention.head_count_kv"),
+            TSR__GGUF_I32, (uint64_t)c->layers));
+        for (int i = 0; i < c->layers; i++) {
+            const tsr_model_layer *layer = tsr__config_layer(c, i);
+            TSR__TRY(tsr__gguf_put_element_bits(
+                p->writer, (uint32_t)(list == 0 ? layer->hidden : layer->kv_heads)));
+        }
+    }
+    TSR__TRY(tsr__gguf_put_array(p->writer, key_of(p, "attention.sliding_window_pattern"),
+                                 TSR__GGUF_BOOL, (uint64_t)c->layers));
+    for (int i = 0; i < c->layers; i++)
+        TSR__TRY(tsr__gguf_put_element_bool(p->writer, tsr__config_layer(c, i)->window > 0));
+    return TSR_OK;
+}
+
 static tsr_status put_sizes(put *p, const tsr_model_config *c)
 {
-    const tsr_model_layer *layer = tsr__config_usual_layer(c);
+    const bool by_layers = tsr__family_by_name(p->family)->sizes_by_layers;
+    const tsr_model_layer *layer = by_layers ? tsr__config_full_layer(c) : tsr__config_usual_layer(c);
     const tsr_model_latent *latent = layer->latent;
     int64_t window;
     const struct {
@@ -56,18 +90,22 @@ static tsr_status put_sizes(put *p, const tsr_model_config *c)
         {"block_count", c->layers + c->next_token_layers},
         {"context_length", c->context},
         {"embedding_length", c->width},
-        {"feed_forward_length", layer->hidden > 0 ? layer->hidden : layer->experts->hidden},
+        {by_layers ? NULL : "feed_forward_length",
+         layer->hidden > 0 ? layer->hidden : layer->experts->hidden},
         {"attention.head_count", layer->heads},
-        {"attention.head_count_kv", latent ? 1 : layer->kv_heads},
+        {by_layers ? NULL : "attention.head_count_kv", latent ? 1 : layer->kv_heads},
         {"attention.key_length",
          latent ? latent->kv_lora_rank + latent->rope_dim : layer->head_dim},
         {"attention.value_length", latent ? latent->kv_lora_rank : layer->head_dim},
         {"vocab_size", c->vocabulary},
     };
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
-        TSR__TRY(put_integer(p, integers[i].key, integers[i].value));
+        if (integers[i].key)
+            TSR__TRY(put_integer(p, integers[i].key, integers[i].value));
     if (latent)
         TSR__TRY(put_latent(p, latent, layer->head_dim));
+    if (by_layers)
+        TSR__TRY(put_sizes_by_layers(p, c));
     if (tsr__config_window(c, &window) >= 0)
         TSR__TRY(put_integer(p, "attention.sliding_window", window));
     return put_real(p,
@@ -86,7 +124,7 @@ static tsr_status put_scaling(put *p, const tsr_model_layer *layer)
     const bool linear = rope->scaling == TSR_ROPE_SCALING_LINEAR,
                yarn = rope->scaling == TSR_ROPE_SCALING_YARN,
                divisors = rope->scaling == TSR_ROPE_SCALING_DIVISORS;
-    if (!linear && !yarn && !divisors)
+    if ((!linear && !yarn && !divisors) || tsr__rope_proportional(rope) > 0)
         return TSR_OK;
     const char *type = types[rope->scaling];
     TSR__TRY(tsr__gguf_put_string(p->writer, key_of(p, "rope.scaling.type"), type, strlen(type)));
@@ -265,6 +303,10 @@ int tsr__config_rope_factors(const tsr_model_config *c, tsr__rope_factors out[2]
         out[0].values[i] = (float)tsr__llama3_divisor(rope, i);
     if (rope->scaling == TSR_ROPE_SCALING_LLAMA3)
         return 1;
+    if (tsr__rope_proportional(rope) > 0) {
+        memcpy(out[0].values, rope->divisors, (size_t)count * sizeof(float));
+        return 1;
+    }
     if (rope->scaling != TSR_ROPE_SCALING_DIVISORS || !beyond)
         return 0;
     out[0].name = "rope_factors_short.weight";

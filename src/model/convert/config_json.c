@@ -239,11 +239,46 @@ static void print_window(tsr__json_writer *w, const tsr_model_config *c, tsr__wi
     }
 }
 
+/* Prints the rotary positions, and the sizes that differ between layers, of a family with
+ * sizes_by_layers. */
+static void print_sizes_by_layers(tsr__json_writer *w, const tsr_model_config *c)
+{
+    const tsr_model_layer *windowed = tsr__config_window_layer(c),
+                          *full = tsr__config_full_layer(c);
+    const int shared = tsr__config_shared_layers(c);
+    const int64_t last = tsr__config_layer(c, c->layers - 1)->hidden,
+                  pairs = tsr__rope_proportional(full->rope);
+    print_integer(w, "head_dim", windowed->head_dim);
+    print_integer(w, "global_head_dim", full->head_dim);
+    print_integer(w, "num_global_key_value_heads", full->kv_heads);
+    print_bool(w, "attention_k_eq_v", full->keys_as_values);
+    print_integer(w, "num_kv_shared_layers", shared);
+    print_bool(w, "use_double_wide_mlp", shared > 0 && last == 2 * c->kinds[0]->hidden);
+    print_integer(w, "hidden_size_per_layer_input", c->layer_input);
+    print_integer(w, "vocab_size_per_layer_input", c->vocabulary);
+    print_key(w, "rope_parameters");
+    tsr__json_print(w, "{\"sliding_attention\": {\"rope_type\": \"default\", \"rope_theta\": ");
+    tsr__json_print_real(w, tidy(windowed->rope->theta));
+    tsr__json_print(w, "}, \"full_attention\": {\"rope_type\": \"%s\"",
+                    pairs > 0 ? "proportional" : "default");
+    if (pairs > 0) {
+        tsr__json_print(w, ", \"partial_rotary_factor\": ");
+        tsr__json_print_real(w, 2 * (double)pairs / (double)full->head_dim);
+    }
+    tsr__json_print(w, ", \"rope_theta\": ");
+    tsr__json_print_real(w, tidy(full->rope->theta));
+    tsr__json_print(w, "}}");
+}
+
 /* Prints the members that models with rotary positions have. */
 static void print_rotary(tsr__json_writer *w, const tsr_model_config *c,
                          const tsr_model_layer *layer)
 {
     const tsr__family *family = tsr__family_by_name(c->architecture);
+    if (family->sizes_by_layers) {
+        print_sizes_by_layers(w, c);
+        return;
+    }
     int64_t window;
     const int first = tsr__config_window(c, &window);
     if (!layer->latent)
@@ -294,6 +329,8 @@ static void print_experts(tsr__json_writer *w, const tsr_model_config *c,
                           const tsr__expert_keys *keys)
 {
     const tsr_model_experts *e = tsr__config_experts(c);
+    if (keys->enabled)
+        print_bool(w, keys->enabled, e != NULL);
     if (!e)
         return;
     const struct {
@@ -301,7 +338,7 @@ static void print_experts(tsr__json_writer *w, const tsr_model_config *c,
         int64_t value;
     } integers[] = {
         {keys->count, e->count},
-        {"num_experts_per_tok", e->used},
+        {keys->used ? keys->used : "num_experts_per_tok", e->used},
         {keys->hidden, e->hidden},
         {keys->shared_hidden, e->shared_hidden},
         {keys->shared_count, e->shared_hidden / e->hidden},

@@ -14,7 +14,7 @@ static const tsr__family *const families[] = {
     &tsr__family_glm4_moe,      &tsr__family_granitemoe,  &tsr__family_minimax_m2,
     &tsr__family_qwen3_next,    &tsr__family_qwen3_5,     &tsr__family_qwen3_5_moe,
     &tsr__family_deepseek_v3,   &tsr__family_deepseek_v2, &tsr__family_kimi_k2,
-    &tsr__family_glm4_moe_lite,
+    &tsr__family_glm4_moe_lite, &tsr__family_gemma4,
 };
 #define FAMILIES ((int)(sizeof families / sizeof *families))
 
@@ -30,7 +30,8 @@ const tsr__family *tsr__family_by_gguf(const char *name, bool has_window, bool h
 {
     const tsr__family *found = NULL;
     for (int i = 0; i < FAMILIES; i++) {
-        if (strcmp(families[i]->gguf, name) != 0 || !families[i]->expert_keys == has_experts)
+        if (strcmp(families[i]->gguf, name) != 0 ||
+            (!families[i]->expert_keys == has_experts && !families[i]->gguf_experts_vary))
             continue;
         if (families[i]->gguf_needs_window && has_window)
             return families[i];

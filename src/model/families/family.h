@@ -55,7 +55,9 @@ typedef enum tsr__attention_bias {
  * NULL: there is none. */
 typedef struct tsr__expert_keys {
     const char *count, *hidden, *shared_hidden, *shared_count;
+    const char *used; /* NULL: num_experts_per_tok */
     const char *normalise, *choice_bias, *gating, *group_rule;
+    const char *enabled;      /* a switch for all experts */
     const char *first_dense;  /* how many layers have no experts, from the first on */
     const char *dense_layers; /* a list of layers that have none; with decoder_sparse_step */
 } tsr__expert_keys;
@@ -77,8 +79,9 @@ typedef struct tsr__family {
     /* Several families may have the same name in GGUF files. This one is meant only if the file has
      * a sliding window. */
     bool gguf_needs_window;
-    const char *hf_prefix; /* starts all names except that of the head; a file may leave it out */
-    const char *hf_block;  /* follows the prefix; the number of a layer comes next */
+    bool gguf_experts_vary; /* one with expert_keys is meant by files without experts, too */
+    const char *hf_prefix;  /* starts all names except that of the head; a file may leave it out */
+    const char *hf_block;   /* follows the prefix; the number of a layer comes next */
     const tsr__config_keys *keys;
     const tsr__weight_name *outside, *inside; /* weights outside and inside layers; end in {NULL} */
     tsr_norm_kind norm;
@@ -108,6 +111,9 @@ typedef struct tsr__family {
     int hidden_per_width; /* the hidden features, in multiples of the width, if config.json does not
                              give their number; 0: it must */
     tsr__attention_bias attention_bias;
+    /* Sizes of heads of layers with a window and of others have keys of their own, GGUF files have
+     * lists of sizes by layers, and files say which layers share keys; as in Gemma 4 */
+    bool sizes_by_layers;
     bool qk_norm_varies; /* config.json has use_qk_norm; in GGUF files the tensors say it */
     bool hf_rotary_dim;  /* config.json has rotary_dim */
     /* Hugging Face files have experts in MXFP4 (weights/mxfp4.h), or as floats [experts, in, out]
@@ -138,7 +144,7 @@ extern const tsr__family tsr__family_llama, tsr__family_mistral, tsr__family_qwe
     tsr__family_qwen2_moe, tsr__family_olmoe, tsr__family_glm4_moe, tsr__family_granitemoe,
     tsr__family_minimax_m2, tsr__family_qwen3_next, tsr__family_qwen3_5, tsr__family_qwen3_5_moe,
     tsr__family_deepseek_v3, tsr__family_deepseek_v2, tsr__family_kimi_k2,
-    tsr__family_glm4_moe_lite;
+    tsr__family_glm4_moe_lite, tsr__family_gemma4;
 
 /* What all descendants of Llama have in common (llama.c). */
 extern const tsr__config_keys tsr__llama_keys;
@@ -227,7 +233,7 @@ extern const tsr__weight_name tsr__gemma_inside[], tsr__olmo2_inside[];
 const tsr__family *tsr__family_by_name(const char *name);
 /* Returns the family whose `gguf` this is, or NULL. */
 const tsr__family *tsr__family_by_gguf(const char *name, bool has_window, bool has_experts);
-#define TSR__FAMILY_NAMES 448
+#define TSR__FAMILY_NAMES 464
 /* Writes the names of all families, separated by commas, to `text` and returns it. */
 char *tsr__family_names(size_t size, char *text);
 

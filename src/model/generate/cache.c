@@ -30,7 +30,7 @@ tsr_status tsr__generator_create_cache(const tsr_generator *g, const tsr_model *
     for (int i = 0; i < m->layer_count; i++) {
         tsr_heads heads = TSR_INIT(tsr_heads);
         TSR__TRY(tsr_self_attention_get_heads(m->stack->blocks[i], &heads));
-        kv_heads[i] = heads.kv_count;
+        kv_heads[i] = tsr__stack_keys_layer(m->stack, i) == i ? heads.kv_count : 0;
         head_dims[i] = heads.head_dim;
         value_dims[i] = heads.value_dim;
         values_in_keys[i] = heads.values_in_keys;

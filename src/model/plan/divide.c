@@ -36,8 +36,8 @@ static double head_in_layers(const tsr_model_config *c)
             sum +=
                 (double)(2 * net->key_heads * net->key_dim + net->heads * (3 * net->value_dim + 2));
         sum += heads * (double)layer->head_dim +
-               (e ? 3 * (double)(e->used * e->hidden + e->shared_hidden) + (double)e->count
-                  : (double)((layer->gated ? 3 : 2) * layer->hidden));
+               (e ? 3 * (double)(e->used * e->hidden + e->shared_hidden) + (double)e->count : 0) +
+               (e && !e->beside_mlp ? 0 : (double)((layer->gated ? 3 : 2) * layer->hidden));
     }
     return (double)c->vocabulary * (double)c->layers / sum;
 }
@@ -252,6 +252,23 @@ static tsr_status divide_by_memory(const tsr__model_plan *plan, const tsr_model_
     return status;
 }
 
+/* Checks that layers that use the keys of others are in their stages. */
+static tsr_status check_shared(const tsr_model_config *c, const tsr_model_plan_params *p,
+                               const int *layers)
+{
+    for (int s = 0, first = 0; s < p->stages; first += layers[s++])
+        for (int i = first; i < first + layers[s]; i++) {
+            const int source = tsr__config_keys_layer(c, i);
+            if (source < first)
+                return tsr__fail(
+                    TSR_ERR_UNSUPPORTED,
+                    "model: layer %d, in stage %d, uses the keys of layer %d, which is "
+                    "in an earlier stage; these layers must be in one stage",
+                    i, s, source);
+        }
+    return TSR_OK;
+}
+
 tsr_status tsr__model_plan_divide(const tsr__model_plan *plan, const tsr_model_plan_params *p,
                                   const uint64_t *memory_bytes, int *layers)
 {
@@ -260,8 +277,10 @@ tsr_status tsr__model_plan_divide(const tsr__model_plan *plan, const tsr_model_p
         TSR__TRY(check_given(p, c));
         for (int s = 0; s < p->stages; s++)
             layers[s] = p->stage_layers[s];
-        return TSR_OK;
+        return check_shared(c, p, layers);
     }
     TSR__TRY(divide_within(p, c, NULL, layers));
-    return memory_bytes && p->stages > 1 ? divide_by_memory(plan, p, memory_bytes, layers) : TSR_OK;
+    if (memory_bytes && p->stages > 1)
+        TSR__TRY(divide_by_memory(plan, p, memory_bytes, layers));
+    return check_shared(c, p, layers);
 }

@@ -55,6 +55,7 @@ void tsr__model_plan_finish(tsr__model_plan *plan)
 typedef struct share {
     tsr_shard_range heads, kv_heads, hidden, experts, shared, vocabulary;
     tsr_shard_range key_heads; /* of a delta net */
+    tsr_shard_range mlp;       /* hidden features of an MLP, also of one beside experts */
     bool all_kv_heads;         /* the rank has the parameters of all kv heads */
 } share;
 
@@ -102,17 +103,24 @@ static tsr_status divide_hidden(const tsr__kept *kept, const tsr__weights *weigh
     const tsr_model_experts *experts = kept->config->kinds[kind]->experts;
     const int ranks = kept->ranks, kinds = kept->config->kind_count;
     tsr__kept_hidden hidden;
-    uint64_t align_shared = 0;
+    uint64_t align_shared = 0, align_mlp = 0;
     TSR__TRY(tsr__kept_divide_hidden(kept, weights, kind, &hidden));
     TSR__TRY(divide_within(hidden.length, ranks, partition, hidden.align,
                            hidden.whole_experts ? limits : NULL, ranges));
     for (int r = 0; r < ranks; r++) {
         share *s = &shares[(size_t)r * (size_t)kinds];
         s->hidden = s->experts = (tsr_shard_range){0};
+        s->mlp = ranges[r];
         *(hidden.whole_experts ? &s->experts : &s->hidden) = ranges[r];
         if (experts)
             (hidden.whole_experts ? &s->hidden : &s->experts)->count =
                 (uint64_t)(hidden.whole_experts ? experts->hidden : experts->count);
+    }
+    if (experts && experts->beside_mlp) {
+        TSR__TRY(tsr__kept_align_mlp(kept, weights, kind, &align_mlp));
+        TSR__TRY(divide(kept->config->kinds[kind]->hidden, ranks, partition, align_mlp, ranges));
+        for (int r = 0; r < ranks; r++)
+            shares[(size_t)r * (size_t)kinds].mlp = ranges[r];
     }
     if (!experts || experts->shared_hidden == 0)
         return TSR_OK;
@@ -282,16 +290,20 @@ static tsr__weight_part part_of(const tsr__planned *item, const share *s,
         unit = layer->latent ? layer->latent->value_dim : head_dim;
     } else if (strcmp(ours, "attention.sinks") == 0) {
         rows = &s->heads;
-    } else if (starts(ours, "mlp.gate.") || starts(ours, "mlp.up.") ||
-               starts(ours, "mlp.experts.gate.") || starts(ours, "mlp.experts.up.")) {
+    } else if (starts(ours, "mlp.gate.") || starts(ours, "mlp.up.")) {
+        rows = &s->mlp;
+    } else if (starts(ours, "mlp.down.")) {
+        columns = is_bias ? NULL : &s->mlp;
+    } else if (starts(ours, "mlp.experts.gate.") || starts(ours, "mlp.experts.up.")) {
         rows = &s->hidden;
-    } else if (starts(ours, "mlp.down.") || starts(ours, "mlp.experts.down.")) {
+    } else if (starts(ours, "mlp.experts.down.")) {
         columns = is_bias ? NULL : &s->hidden;
     } else if (starts(ours, "mlp.shared.gate.") || starts(ours, "mlp.shared.up.")) {
         rows = &s->shared;
     } else if (starts(ours, "mlp.shared.down.")) {
         columns = &s->shared;
-    } else if (starts(ours, "embedding.") || starts(ours, "head.")) {
+    } else if (starts(ours, "embedding.") || starts(ours, "head.") ||
+               starts(ours, "input_table.")) {
         rows = &s->vocabulary;
     }
     if (item->experts > 0) {
@@ -331,6 +343,8 @@ static bool has_outside(const tsr_model_config *c, const tsr__planned *item, end
 {
     if (starts(item->ours, "positions."))
         return of.first;
+    if (starts(item->ours, "input_"))
+        return true; /* there is one stage */
     if (starts(item->ours, "embedding."))
         return of.first || (of.last && c->tied);
     return of.last;
@@ -352,7 +366,8 @@ static void add_item(const tsr__kept *kept, const tsr__planned *item, const shar
                                 : tsr__kept_part(kept, &weight, &part);
     const uint64_t elements = tsr__weight_part_elements(&part),
                    bytes = tsr__dtype_bytes(dtype, elements);
-    const bool is_embedding = starts(item->ours, "embedding.");
+    const bool is_embedding = starts(item->ours, "embedding."),
+               is_table = is_positions || starts(item->ours, "input_table.");
     const bool of_experts = item->experts > 0 && !item->of_heads;
     const double used = of_experts
                             ? (double)layer->experts->used / (double)layer->experts->count
@@ -365,14 +380,14 @@ static void add_item(const tsr__kept *kept, const tsr__planned *item, const shar
         return;
     }
     *(is_norm(item->ours)                                                    ? &out->norm_bytes
-      : is_embedding || is_positions                                         ? &out->embedding_bytes
+      : is_embedding || is_table                                             ? &out->embedding_bytes
       : starts(item->ours, "attention.") || starts(item->ours, "delta_net.") ? &out->attention_bytes
-      : starts(item->ours, "mlp.")                                           ? &out->mlp_bytes
-                                   : &out->head_bytes) += bytes;
+      : starts(item->ours, "mlp.") || starts(item->ours, "end.")             ? &out->mlp_bytes
+                                                                             : &out->head_bytes) += bytes;
     out->weight_bytes += bytes;
     /* A token reads only one row of a table of embeddings or positions, so token_bytes leaves out
      * these tables. The embedding is a table where it is not also the head. */
-    if (is_positions || (is_embedding && !(kept->config->tied && of.last)))
+    if (is_table || (is_embedding && !(kept->config->tied && of.last)))
         return;
     if (of_experts)
         out->expert_bytes += bytes;
@@ -393,7 +408,7 @@ static uint64_t cache_bytes(const tsr_model_config *c, const tsr_model_plan_para
                             const share *s)
 {
     const tsr_model_delta_net *net = tsr__config_layer(c, layer)->delta_net;
-    if (p->context == 0)
+    if (p->context == 0 || tsr__config_layer(c, layer)->shared_keys)
         return 0;
     if (net)
         return (uint64_t)tsr__generator_state_slots(p->sequences, p->draft_tokens, p->snapshots) *
@@ -428,6 +443,10 @@ tsr_status tsr__model_plan_check(const tsr_model_config *c, tsr_model_plan_param
     TSR__REQUIRE(p->context >= 0 && p->context <= TSR_MODEL_MAX_CONTEXT,
                  "model: context is %" PRId64 "; 1 to %d is possible", p->context,
                  TSR_MODEL_MAX_CONTEXT);
+    TSR__REQUIRE(p->stages == 1 || c->layer_input == 0,
+                 "model: %d stages; layers of this model have inputs of their own, which need the "
+                 "tokens, and cannot be divided into stages",
+                 p->stages);
     TSR__REQUIRE(p->host_experts <= 0 || tsr__config_experts(c),
                  "model: host_experts is set, but no layer of the model has experts");
     TSR__REQUIRE(p->host_experts >= 0, "model: host_experts is %d; it must be at least 0",

@@ -92,7 +92,10 @@ static tsr_self_attention_params attention_of(const tsr_model_layer *layer, bool
                                        .temperature_length = layer->temperature_length,
                                        .softcap = (float)layer->softcap,
                                        .sinks = layer->sinks,
-                                       .output_gate = layer->output_gate};
+                                       .output_gate = layer->output_gate,
+                                       .value_norm = layer->value_norm,
+                                       .keys_as_values = layer->keys_as_values,
+                                       .shared_keys = layer->shared_keys};
 }
 
 static tsr_status create_block(tsr_stack *s, const tsr__stack_options *o, uint64_t seed, int index)
@@ -102,8 +105,10 @@ static tsr_status create_block(tsr_stack *s, const tsr__stack_options *o, uint64
     const int kind = c->layer_kinds[s->first_layer + index];
     const tsr_model_layer *layer = c->kinds[kind];
     const tsr__kind_division division = o->divisions ? o->divisions[kind] : (tsr__kind_division){0};
-    tsr_partition_params heads = o->partition, hidden = o->partition, shared = o->partition;
+    tsr_partition_params heads = o->partition, hidden = o->partition, shared = o->partition,
+                         mlp_hidden = o->partition;
     heads.align = division.heads;
+    mlp_hidden.align = layer->experts ? division.mlp : division.hidden;
     hidden.align = division.hidden;
     hidden.limits = division.expert_limits;
     shared.align = division.shared;
@@ -130,13 +135,17 @@ static tsr_status create_block(tsr_stack *s, const tsr__stack_options *o, uint64
                                     .shared_partition = &shared,
                                     .init = &init,
                                     .output_init = &output,
-                                    .experts_over_data = o->experts_over_data};
+                                    .experts_over_data = o->experts_over_data,
+                                    .input_norm = e->beside_mlp,
+                                    .router_norm = e->router_norm,
+                                    .expert_scale = e->expert_scale,
+                                    .norm_epsilon = epsilon};
     const tsr_mlp_params mlp = {.struct_size = sizeof mlp,
                                 .hidden_size = layer->hidden,
                                 .bias = layer->mlp_bias,
                                 .gated = layer->gated,
                                 .activation = layer->activation,
-                                .partition = &hidden,
+                                .partition = &mlp_hidden,
                                 .init = &init,
                                 .output_init = &output};
     tsr_self_attention_params attention = attention_of(layer, is_long);
@@ -158,9 +167,36 @@ static tsr_status create_block(tsr_stack *s, const tsr__stack_options *o, uint64
                          .attention = layer->delta_net || layer->latent ? NULL : &attention,
                          .delta_net = layer->delta_net ? &net : NULL,
                          .latent_attention = layer->latent ? &latent : NULL,
-                         .mlp = layer->experts ? NULL : &mlp,
+                         .layer_input = c->layer_input, .output_scale = layer->output_scale,
+                         .mlp = layer->experts && !e->beside_mlp ? NULL : &mlp,
                          .experts = layer->experts ? &experts : NULL),
         &s->blocks[index]);
+}
+
+int tsr__stack_keys_layer(const tsr_stack *s, int index)
+{
+    return tsr__config_keys_layer(s->config, s->first_layer + index) - s->first_layer;
+}
+
+/* Checks that a layer that has no keys finds those of a layer of this stage, for the same heads. */
+static tsr_status check_shared_keys(const tsr_stack *s, int index)
+{
+    const int source = tsr__stack_keys_layer(s, index);
+    tsr_heads own = TSR_INIT(tsr_heads), other = TSR_INIT(tsr_heads);
+    if (source == index)
+        return TSR_OK;
+    if (source < 0)
+        return tsr__fail(TSR_ERR_UNSUPPORTED,
+                         "model: layer %d reads the keys of an earlier layer, which is in another "
+                         "stage; such layers must be in one stage",
+                         s->first_layer + index);
+    TSR__TRY(tsr_self_attention_get_heads(s->blocks[index], &own));
+    TSR__TRY(tsr_self_attention_get_heads(s->blocks[source], &other));
+    TSR__REQUIRE(own.kv_first == other.kv_first && own.kv_count == other.kv_count &&
+                     own.head_dim == other.head_dim,
+                 "model: layer %d reads the keys of layer %d, which has other heads on this rank",
+                 s->first_layer + index, s->first_layer + source);
+    return TSR_OK;
 }
 
 static tsr_status create_blocks(tsr_stack *s, const tsr__stack_options *o, uint64_t seed)
@@ -172,6 +208,7 @@ static tsr_status create_blocks(tsr_stack *s, const tsr__stack_options *o, uint6
         const tsr_status status = create_block(s, o, seed, i);
         if (status != TSR_OK)
             return tsr__fail_context(status, "model: layer %d", s->first_layer + i);
+        TSR__TRY(check_shared_keys(s, i));
     }
     return TSR_OK;
 }
@@ -191,6 +228,8 @@ static tsr_status create_layers(tsr_stack *s, const tsr__stack_options *o)
                                  .deferred = true),
             &s->embedding));
     TSR__TRY(create_blocks(s, o, (uint64_t)seed));
+    if (c->layer_input > 0)
+        TSR__TRY(tsr__stack_create_inputs(s, &o->partition, o->norm_dtype));
     if (!s->is_last)
         return TSR_OK;
     TSR__TRY(tsr_norm_create(
@@ -219,10 +258,34 @@ static tsr_status divide_vocabulary(tsr_stack *s, const tsr_partition_params *pa
     return status;
 }
 
+/* Names a part of a model's layers that has no backward pass, or returns NULL. */
+static const char *untrained_part(const tsr_model_config *c)
+{
+    const char *found = c->layer_input > 0 ? "inputs of layers of their own" : NULL;
+    for (int i = 0; i < c->kind_count && !found; i++) {
+        const tsr_model_layer *l = c->kinds[i];
+        found = l->shared_keys      ? "keys of other layers"
+                : l->keys_as_values ? "values that are keys"
+                : l->value_norm     ? "norms of values"
+                : l->output_scale   ? "the scale of a layer's output"
+                : l->experts && (l->experts->beside_mlp || l->experts->router_norm ||
+                                 l->experts->expert_scale)
+                    ? "experts beside an MLP"
+                    : NULL;
+    }
+    return found;
+}
+
 static tsr_status create(tsr_stack *s, const tsr__stack_options *o)
 {
     TSR__TRY(tsr__config_copy(o->config, &s->own_config));
     s->config = &s->own_config->public;
+    const char *untrained = o->trains ? untrained_part(s->config) : NULL;
+    if (untrained)
+        return tsr__fail(TSR_ERR_UNSUPPORTED,
+                         "stack: models of architecture %s cannot be trained: there is no backward "
+                         "pass of %s",
+                         s->config->architecture, untrained);
     const int layers = s->config->layers;
     TSR__REQUIRE(o->first_layer >= 0 && o->first_layer < layers && o->layer_count >= 0 &&
                      o->layer_count <= layers - o->first_layer,
@@ -280,6 +343,7 @@ tsr_status tsr_stack_create(const tsr_stack_params *params, tsr_stack **out)
     TSR__REQUIRE(deviation > 0 && deviation <= 1e6,
                  "stack: deviation is %g; a number above 0 and up to 1e6 is possible", deviation);
     return tsr__stack_create(&(tsr__stack_options){.config = params->config,
+                                                   .trains = true,
                                                    .group = group,
                                                    .first_layer = params->first_layer,
                                                    .layer_count = params->layers,
@@ -307,8 +371,12 @@ void tsr_stack_destroy(tsr_stack **stack)
     tsr__free(s->blocks);
     tsr_layer_destroy(&s->norm);
     tsr_layer_destroy(&s->head);
+    tsr_layer_destroy(&s->input_table);
+    tsr_layer_destroy(&s->input_projection);
+    tsr_layer_destroy(&s->input_norm);
     tsr_tensor_destroy(&s->positions);
     tsr_tensor_destroy(&s->adapter_rows);
+    tsr__free(s->inputs);
     tsr__free(s->vocabulary);
     tsr__free(s->own_config);
     tsr__free(s);
@@ -377,6 +445,17 @@ static tsr_status visit_layer(const tsr_stack *s, tsr_layer *layer, int number, 
     return TSR_OK;
 }
 
+/* Visits the layers that compute the blocks' own inputs. They are not in training. */
+static tsr_status visit_inputs(const tsr_stack *s, uint64_t *count, visitor *visit, void *user)
+{
+    if (!s->input_table)
+        return TSR_OK;
+    TSR__TRY(visit_layer(s, s->input_table, -1, "input_table", NULL, 0, count, visit, user));
+    TSR__TRY(
+        visit_layer(s, s->input_projection, -1, "input_projection", NULL, 0, count, visit, user));
+    return visit_layer(s, s->input_norm, -1, "input_norm", NULL, 0, count, visit, user);
+}
+
 static tsr_status visit_positions(const tsr_stack *s, uint64_t *count, visitor *visit, void *user)
 {
     const tsr__stack_parameter p = {
@@ -399,6 +478,7 @@ tsr_status tsr__stack_each(const tsr_stack *s, visitor *visit, void *user)
                              user));
     if (s->is_first && s->config->learned_positions)
         TSR__TRY(visit_positions(s, &count, visit, user));
+    TSR__TRY(visit_inputs(s, &count, visit, user));
     for (int i = 0; i < s->layer_count; i++)
         TSR__TRY(visit_layer(s, s->blocks[i], s->first_layer + i, NULL, s->sharded,
                              s->units.first_block + i, &count, visit, user));

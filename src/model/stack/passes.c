@@ -314,20 +314,30 @@ tsr_status tsr_stack_forward(tsr_stack *s, const tsr_tensor *x, const int32_t *s
     return TSR_OK;
 }
 
+static tsr_status cached_blocks(tsr_stack *s, tsr_kv_cache *cache, tsr_tensor **features)
+{
+    tsr_tensor *next = NULL;
+    for (int i = 0; i < s->layer_count; i++) {
+        const int unit = s->units.first_block + i;
+        TSR__TRY(tsr__stack_begin(s, s->blocks[i], unit, TSR_PASS_FORWARD));
+        const tsr_status status = tsr_layer_forward_cached(s->blocks[i], *features, cache,
+                                                           tsr__stack_keys_layer(s, i), &next);
+        TSR__TRY(tsr__stack_end(s, s->blocks[i], unit, status));
+        advance(features, next);
+    }
+    return TSR_OK;
+}
+
 /* If `leaves` is false, the last norm is left to tsr__stack_head_after_blocks. */
 static tsr_status cached_layers(tsr_stack *s, const tsr_tensor *x, tsr_kv_cache *cache, bool leaves,
                                 tsr_tensor **features)
 {
-    tsr_tensor *next = NULL;
+    tsr_tensor *inputs = NULL;
     TSR__TRY(enter(s, x, tsr__kv_cache_positions(cache), NULL, features));
-    for (int i = 0; i < s->layer_count; i++) {
-        const int unit = s->units.first_block + i;
-        TSR__TRY(tsr__stack_begin(s, s->blocks[i], unit, TSR_PASS_FORWARD));
-        const tsr_status status =
-            tsr_layer_forward_cached(s->blocks[i], *features, cache, i, &next);
-        TSR__TRY(tsr__stack_end(s, s->blocks[i], unit, status));
-        advance(features, next);
-    }
+    TSR__TRY(tsr__stack_begin_inputs(s, x, *features, &inputs));
+    const tsr_status status = cached_blocks(s, cache, features);
+    tsr__stack_end_inputs(s, &inputs);
+    TSR__TRY(status);
     return leaves ? leave(s, NULL, features) : TSR_OK;
 }
 

@@ -48,6 +48,10 @@ struct tsr_stack {
     int64_t *vocabulary; /* [ranks]: how the vocabulary is divided */
     /* A layer that only another stage has is NULL. */
     tsr_layer *embedding, *norm, *head;
+    /* If layers have inputs of their own (layer_input): a table of all layers' inputs, a projection
+     * of the embedding to them, and a norm of each layer's. Otherwise NULL. */
+    tsr_layer *input_table, *input_projection, *input_norm;
+    tsr_tensor **inputs;   /* [layer_count]: of a pass, which is running */
     tsr_layer **blocks;    /* [layer_count] */
     tsr_tensor *positions; /* learned positions [context, width] of an unsharded stack */
     tsr_fsdp *tied, *sharded;
@@ -68,6 +72,7 @@ struct tsr_stack {
  * experts, and of a shared expert. */
 typedef struct tsr__kind_division {
     uint64_t heads, hidden, shared;
+    uint64_t mlp; /* of the hidden features of an MLP beside experts */
     bool whole_experts;
     const uint64_t *expert_limits; /* [ranks]: the most whole experts of each; NULL: no limits */
 } tsr__kind_division;
@@ -83,9 +88,14 @@ typedef struct tsr__stack_options {
     float deviation; /* 0: no initial weights are ever drawn */
     bool recompute, experts_over_data;
     bool tiled_delta_nets; /* see tsr__kept.tiles */
+    bool trains;           /* refuse layers that have no backward pass */
     int64_t context;       /* decides about tsr_model_layer.long_rope; 0: the configuration's */
 } tsr__stack_options;
 tsr_status tsr__stack_create(const tsr__stack_options *options, tsr_stack **out) TSR_NODISCARD;
+
+/* Returns which block's keys a block uses: its own index unless it has shared_keys; -1: those of a
+ * layer of another stage. */
+int tsr__stack_keys_layer(const tsr_stack *stack, int index);
 
 /* Returns whether a layer uses long_rope for this context. */
 bool tsr__layer_is_long(const tsr_model_layer *layer, int64_t context);
@@ -130,6 +140,15 @@ tsr_status tsr__stack_finish_logits(tsr_stack *stack, tsr_layer_saved *saved,
 /* The gradient of tsr__stack_finish_logits: *out is a new tensor. */
 tsr_status tsr__stack_finish_logits_grad(tsr_stack *stack, const tsr_layer_saved *saved,
                                          const tsr_tensor *dlogits, tsr_tensor **out) TSR_NODISCARD;
+/* inputs.c: gives the blocks their own inputs of a pass over tokens `ids`, whose embeddings are x,
+ * if they have such inputs; *all keeps them until tsr__stack_end_inputs. */
+tsr_status tsr__stack_begin_inputs(tsr_stack *stack, const tsr_tensor *ids, const tsr_tensor *x,
+                                   tsr_tensor **all) TSR_NODISCARD;
+void tsr__stack_end_inputs(tsr_stack *stack, tsr_tensor **all);
+/* Creates the layers that compute these inputs. `embedding` and `seed` are as for the embedding. */
+tsr_status tsr__stack_create_inputs(tsr_stack *stack, const tsr_partition_params *partition,
+                                    tsr_dtype norm_dtype) TSR_NODISCARD;
+
 /* Returns whether logits have a scale or a cap. */
 static inline bool tsr__stack_finishes_logits(const tsr_stack *stack)
 {

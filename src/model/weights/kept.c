@@ -136,6 +136,19 @@ tsr_status tsr__kept_align_shared(const tsr__kept *k, const tsr__weights *weight
     return TSR_OK;
 }
 
+tsr_status tsr__kept_align_mlp(const tsr__kept *k, const tsr__weights *weights, int kind,
+                               uint64_t *out)
+{
+    const tsr_model_layer *layer = k->config->kinds[kind];
+    int64_t block;
+    *out = 0;
+    if (!layer->experts || !layer->experts->beside_mlp)
+        return TSR_OK;
+    TSR__TRY(largest_block(k, weights, kind, "mlp.down.weight", &block));
+    *out = align_units(k, layer->hidden, 1, block);
+    return TSR_OK;
+}
+
 tsr_status tsr__kept_divide_hidden(const tsr__kept *k, const tsr__weights *weights, int kind,
                                    tsr__kept_hidden *out)
 {

@@ -35,6 +35,10 @@ tsr_status tsr__kept_align_heads(const tsr__kept *kept, const tsr__weights *weig
 tsr_status tsr__kept_align_shared(const tsr__kept *kept, const tsr__weights *weights, int kind,
                                   uint64_t *out) TSR_NODISCARD;
 
+/* The same for those of an MLP beside experts. */
+tsr_status tsr__kept_align_mlp(const tsr__kept *kept, const tsr__weights *weights, int kind,
+                               uint64_t *out) TSR_NODISCARD;
+
 /* How the MLP or the experts of a kind of layer are divided. */
 typedef struct tsr__kept_hidden {
     bool whole_experts; /* ranks have whole experts, not a part of each */

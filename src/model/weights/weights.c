@@ -41,6 +41,8 @@ typedef enum size_name {
     LATENTS, /* kv_lora_rank + rope_dim */
     NOPE,
     VALUE,
+    LAYER_INPUT, /* of a layer, and of all layers */
+    LAYER_INPUTS,
     ONE
 } size_name;
 
@@ -53,7 +55,6 @@ typedef enum condition {
     AFTER_BIAS,
     ATTENTION,
     Q_DIRECT,  /* attention whose queries are not compressed */
-    KEYS_ONCE, /* attention that is not latent */
     Q_LATENT,  /* compressed queries */
     LATENT,
     EACH_HEAD, /* of each head of latent attention */
@@ -62,11 +63,16 @@ typedef enum condition {
     GATE_BIAS,
     OUTPUT_BIAS,
     SINKS,
+    OWN_KEYS, /* keys, values and their norms */
+    OWN_KEYS_BIAS,
+    OWN_VALUES,
+    OWN_VALUES_BIAS,
     QK_NORM,
     DELTA,     /* layers with a delta net */
     DELTA_F32, /* what a delta net needs in f32 */
     NEXT,      /* the first layer that predicts further tokens */
-    DENSE,     /* the MLP of layers without experts, its gate and biases */
+    K_NORM_TOO,
+    DENSE, /* an MLP, its gate and biases */
     MLP_BIAS,
     GATED,
     GATED_BIAS,
@@ -77,6 +83,11 @@ typedef enum condition {
     EACH_BIAS,
     SHARED,
     SHARED_GATE,
+    BESIDE, /* experts beside an MLP, and what these may have */
+    ROUTER_NORM,
+    EXPERT_SCALE,
+    INPUT, /* what a layer's own input needs */
+    OUTPUT_SCALE,
     LEARNED_POSITIONS,
     OWN_HEAD
 } condition;
@@ -90,6 +101,9 @@ typedef struct parameter {
 static const parameter outside[] = {
     {"embedding.weight", VOCABULARY, WIDTH, ALWAYS},
     {"positions.weight", CONTEXT, WIDTH, LEARNED_POSITIONS},
+    {"input_table.weight", VOCABULARY, LAYER_INPUTS, INPUT},
+    {"input_projection.weight", LAYER_INPUTS, WIDTH, INPUT},
+    {"input_norm.weight", LAYER_INPUT, NO_SIZE, INPUT},
     {"norm.weight", WIDTH, NO_SIZE, ALWAYS},
     {"norm.bias", WIDTH, NO_SIZE, NORM_BIAS},
     {"head.weight", VOCABULARY, WIDTH, OWN_HEAD},
@@ -98,6 +112,7 @@ static const parameter inside[] = {
     {"next.embedding_norm.weight", WIDTH, NO_SIZE, NEXT},
     {"next.hidden_norm.weight", WIDTH, NO_SIZE, NEXT},
     {"next.join.weight", WIDTH, TWO_WIDTHS, NEXT},
+    {"end.scale", ONE, NO_SIZE, OUTPUT_SCALE},
     {"norm1.weight", WIDTH, NO_SIZE, BEFORE},
     {"norm1.bias", WIDTH, NO_SIZE, BEFORE_BIAS},
     {"attention.q_a.weight", Q_RANK, WIDTH, Q_LATENT},
@@ -105,14 +120,14 @@ static const parameter inside[] = {
     {"attention.q_b.weight", QUERIES, Q_RANK, Q_LATENT},
     {"attention.q.weight", QUERIES, WIDTH, Q_DIRECT},
     {"attention.q.bias", QUERIES, NO_SIZE, QKV_BIAS},
-    {"attention.k.weight", KEYS, WIDTH, KEYS_ONCE},
-    {"attention.k.bias", KEYS, NO_SIZE, QKV_BIAS},
-    {"attention.v.weight", KEYS, WIDTH, KEYS_ONCE},
-    {"attention.v.bias", KEYS, NO_SIZE, QKV_BIAS},
+    {"attention.k.weight", KEYS, WIDTH, OWN_KEYS},
+    {"attention.k.bias", KEYS, NO_SIZE, OWN_KEYS_BIAS},
+    {"attention.v.weight", KEYS, WIDTH, OWN_VALUES},
+    {"attention.v.bias", KEYS, NO_SIZE, OWN_VALUES_BIAS},
     {"attention.gate.weight", QUERIES, WIDTH, GATE},
     {"attention.gate.bias", QUERIES, NO_SIZE, GATE_BIAS},
     {"attention.q_norm.weight", Q_NORM, NO_SIZE, QK_NORM},
-    {"attention.k_norm.weight", K_NORM, NO_SIZE, QK_NORM},
+    {"attention.k_norm.weight", K_NORM, NO_SIZE, K_NORM_TOO},
     {"attention.kv_a.weight", LATENTS, WIDTH, LATENT},
     {"attention.kv_a_norm.weight", KV_RANK, NO_SIZE, LATENT},
     {"attention.k_b.weight", KV_RANK, NOPE, EACH_HEAD},
@@ -143,9 +158,13 @@ static const parameter inside[] = {
     {"mlp.up.bias", HIDDEN, NO_SIZE, MLP_BIAS},
     {"mlp.down.weight", WIDTH, HIDDEN, DENSE},
     {"mlp.down.bias", WIDTH, NO_SIZE, MLP_BIAS},
+    {"mlp_norm.weight", WIDTH, NO_SIZE, BESIDE},
+    {"mlp.norm.weight", WIDTH, NO_SIZE, BESIDE},
     {"mlp.router.weight", EXPERTS, WIDTH, ROUTER},
     {"mlp.router.bias", EXPERTS, NO_SIZE, ROUTER_BIAS},
     {"mlp.router.choice_bias", EXPERTS, NO_SIZE, CHOICE_BIAS},
+    {"mlp.router.scale", WIDTH, NO_SIZE, ROUTER_NORM},
+    {"mlp.router.expert_scale", EXPERTS, NO_SIZE, EXPERT_SCALE},
     {"mlp.experts.gate.weight", EXPERT_HIDDEN, WIDTH, EACH},
     {"mlp.experts.gate.bias", EXPERT_HIDDEN, NO_SIZE, EACH_BIAS},
     {"mlp.experts.up.weight", EXPERT_HIDDEN, WIDTH, EACH},
@@ -156,9 +175,13 @@ static const parameter inside[] = {
     {"mlp.shared.up.weight", SHARED_HIDDEN, WIDTH, SHARED},
     {"mlp.shared.down.weight", WIDTH, SHARED_HIDDEN, SHARED},
     {"mlp.shared.router.weight", ONE, WIDTH, SHARED_GATE},
+    {"experts_norm.weight", WIDTH, NO_SIZE, BESIDE},
     {"post_norm2.weight", WIDTH, NO_SIZE, AFTER},
     {"post_norm2.bias", WIDTH, NO_SIZE, AFTER_BIAS},
     {"next.norm.weight", WIDTH, NO_SIZE, NEXT},
+    {"end.gate.weight", LAYER_INPUT, WIDTH, INPUT},
+    {"end.out.weight", WIDTH, LAYER_INPUT, INPUT},
+    {"end.norm.weight", WIDTH, NO_SIZE, INPUT},
 };
 #define OUTSIDE (sizeof outside / sizeof *outside)
 #define INSIDE (sizeof inside / sizeof *inside)
@@ -215,11 +238,21 @@ static int64_t size_of(const tsr_model_config *config, const tsr_model_layer *la
         return layer->latent->nope_dim;
     case VALUE:
         return layer->latent->value_dim;
+    case LAYER_INPUT:
+        return config->layer_input;
+    case LAYER_INPUTS:
+        return config->layer_input * config->layers;
     case ONE:
     case NO_SIZE:
         break;
     }
     return 1;
+}
+
+/* Returns whether a layer has an MLP. */
+static bool has_mlp(const tsr_model_layer *layer)
+{
+    return !layer->experts || layer->experts->beside_mlp;
 }
 
 static bool exists(const tsr_model_config *config, int number, condition only_if)
@@ -241,8 +274,6 @@ static bool exists(const tsr_model_config *config, int number, condition only_if
         return !layer->delta_net;
     case Q_DIRECT:
         return !layer->delta_net && !(layer->latent && layer->latent->q_lora_rank > 0);
-    case KEYS_ONCE:
-        return !layer->delta_net && !layer->latent;
     case Q_LATENT:
         return layer->latent && layer->latent->q_lora_rank > 0;
     case LATENT:
@@ -263,16 +294,26 @@ static bool exists(const tsr_model_config *config, int number, condition only_if
         return layer->output_bias;
     case SINKS:
         return layer->sinks;
+    case OWN_KEYS:
+        return !layer->delta_net && !layer->latent && !layer->shared_keys;
+    case OWN_KEYS_BIAS:
+        return layer->qkv_bias && !layer->shared_keys;
+    case OWN_VALUES:
+        return !layer->delta_net && !layer->latent && !layer->shared_keys && !layer->keys_as_values;
+    case OWN_VALUES_BIAS:
+        return layer->qkv_bias && !layer->shared_keys && !layer->keys_as_values;
     case DENSE:
-        return !experts;
+        return has_mlp(layer);
     case MLP_BIAS:
-        return !experts && layer->mlp_bias;
+        return has_mlp(layer) && layer->mlp_bias;
     case QK_NORM:
         return layer->qk_norm != TSR_QK_NORM_NONE;
+    case K_NORM_TOO:
+        return layer->qk_norm != TSR_QK_NORM_NONE && !layer->shared_keys;
     case GATED:
-        return !experts && layer->gated;
+        return has_mlp(layer) && layer->gated;
     case GATED_BIAS:
-        return !experts && layer->gated && layer->mlp_bias;
+        return has_mlp(layer) && layer->gated && layer->mlp_bias;
     case ROUTER:
     case EACH:
         return experts != NULL;
@@ -286,6 +327,16 @@ static bool exists(const tsr_model_config *config, int number, condition only_if
         return experts && experts->shared_hidden > 0;
     case SHARED_GATE:
         return experts && experts->shared_gate;
+    case BESIDE:
+        return experts && experts->beside_mlp;
+    case ROUTER_NORM:
+        return experts && experts->router_norm;
+    case EXPERT_SCALE:
+        return experts && experts->expert_scale;
+    case INPUT:
+        return config->layer_input > 0;
+    case OUTPUT_SCALE:
+        return layer->output_scale;
     case LEARNED_POSITIONS:
         return config->learned_positions;
     case OWN_HEAD:
@@ -310,7 +361,7 @@ static int64_t matrices_of(const parameter *p, const tsr_model_layer *layer)
 static bool is_f32(const parameter *p)
 {
     return strstr(p->ours, "norm") || strstr(p->ours, "router") || p->only_if == SINKS ||
-           p->only_if == DELTA_F32;
+           p->only_if == DELTA_F32 || p->only_if == OUTPUT_SCALE;
 }
 
 bool tsr__weights_parameter(const tsr_model_config *config, int number, int index,

@@ -92,6 +92,12 @@ tsr_status tsr__gguf_put_element_bits(tsr__gguf_writer *w, uint32_t bits)
     return put_u32(&w->metadata, bits);
 }
 
+tsr_status tsr__gguf_put_element_bool(tsr__gguf_writer *w, bool value)
+{
+    const uint8_t byte = value;
+    return tsr__bytes_append(&w->metadata, &byte, 1);
+}
+
 /* Tensors -------------------------------------------------------------------------------------- */
 
 tsr_status tsr__gguf_put_tensor(tsr__gguf_writer *w, const tsr_shard_param *param, uint64_t *offset,

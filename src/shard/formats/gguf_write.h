@@ -36,6 +36,7 @@ tsr_status tsr__gguf_put_array(tsr__gguf_writer *writer, const char *key, uint32
 tsr_status tsr__gguf_put_element_string(tsr__gguf_writer *writer, const char *text,
                                         size_t size) TSR_NODISCARD;
 tsr_status tsr__gguf_put_element_bits(tsr__gguf_writer *writer, uint32_t bits) TSR_NODISCARD;
+tsr_status tsr__gguf_put_element_bool(tsr__gguf_writer *writer, bool value) TSR_NODISCARD;
 
 /* Adds a tensor. Uses only the members name, dtype, ndim and shape of `param`. Gives the tensor's
  * size, and its offset from the start of the weights. Errors: TSR_ERR_UNSUPPORTED for a dtype that
