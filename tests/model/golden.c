@@ -485,6 +485,9 @@ static const struct family {
     {"qwen35moe", "f16", NULL, false},   {"qwen3next", "f16", NULL, true},
     {"qwen35moe", NULL, "f16", true},    {"qwen35", "f16", "f16", true},
     {"deepseek2", "f16", "f16", false},  {"deepseek2lite", "f16", "f16", true},
+    {"gemma4", "f16", NULL, false},
+    {"gemma4", NULL, "f16", true},       {"gemma4moe", NULL, "f16", false},
+    {"gemma4moe", "f16", NULL, true},
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 
@@ -601,11 +604,19 @@ CASE(golden_families_stages, "stages: folders and GGUF files of families on two 
     OK(tsr_comm_split(world, my_rank % each, my_rank, &stages));
     OK(tsr_group_create(row, queue, NULL, &stage));
     for (int i = 0; i < FAMILIES; i++)
-        check_family(
-            &families[i], files_of(i, 0),
-            &(manner){.model = *tsr_model_params(.group = stage, .stages = stages, .dtype = TSR_F32,
-                                                 .host_experts = has_experts(&families[i]) ? 2 : 0),
-                      .prefill = 7});
+        if (strcmp(families[i].name, "gemma4") != 0)
+            check_family(
+                &families[i], files_of(i, 0),
+                &(manner){.model =
+                              *tsr_model_params(.group = stage, .stages = stages, .dtype = TSR_F32,
+                                                .host_experts = has_experts(&families[i]) ? 2 : 0),
+                          .prefill = 7});
+    tsr_model *model = NULL;
+    FAILS(open_model(TEST_DATA "/model/families/gemma4/gemma4-f16.gguf",
+                     tsr_model_params(.group = stage, .stages = stages), &model),
+          TSR_ERR_INVALID,
+          "model: 2 stages; layers of this model have inputs of their own, which need the tokens, "
+          "and cannot be divided into stages");
     tsr_group_destroy(&stage);
     tsr_comm_destroy(&row);
     tsr_comm_destroy(&stages);

@@ -213,6 +213,23 @@ static const struct {
      "config.json: query_pre_attn_scalar is 0; a positive number is needed"},
     {"{\"model_type\": \"gemma2\", " SIZES ", \"final_logit_softcapping\": -30}",
      "config.json: the soft cap of logits is -30; a positive number is needed"},
+    {"{\"model_type\": \"gemma4_text\", " SIZES ", \"num_kv_shared_layers\": 3}",
+     "config.json: 3 layers share the keys of others; 0 to 2 are possible"},
+    {"{\"model_type\": \"gemma4_text\", " SIZES
+     ", \"num_kv_shared_layers\": 2, \"sliding_window\": 4, \"layer_types\": "
+     "[\"full_attention\", \"sliding_attention\", \"full_attention\"]}",
+     "config.json: layer 1 shares keys, but no layer before it has keys of 2 kv heads of 8 "
+     "features "
+     "with a window of 4"},
+    {"{\"model_type\": \"gemma4_text\", " SIZES ", \"global_head_dim\": 1024}",
+     "config.json: size of a head is 1024; 1 to 576 is possible"},
+    {"{\"model_type\": \"gemma4_text\", " SIZES ", \"num_global_key_value_heads\": 3}",
+     "config.json: 8 heads do not divide over 3 kv heads of layer 0"},
+    {"{\"model_type\": \"gemma4_text\", " SIZES ", \"hidden_size_per_layer_input\": -2}",
+     "config.json: each layer has an input of -2 features; 0 to 1048576 are possible"},
+    {"{\"model_type\": \"gemma4_text\", " SIZES ", \"head_dim\": 9, \"rope_parameters\": "
+     "{\"full_attention\": {\"rope_type\": \"proportional\"}}}",
+     "config.json: proportional rope rotates 1 of heads of 9 features"},
     {"{\"model_type\": \"granite\", " SIZES ", \"logits_scaling\": 0}",
      "config.json: the divisor of logits is 0; a positive number is needed"},
     {"{\"model_type\": \"granite\", " SIZES ", \"residual_multiplier\": -0.5}",
@@ -466,13 +483,16 @@ START_TEST(gguf_scaling_and_window)
 END_TEST
 
 /* Returns a file with the frequency divisors of Llama 3, one of which may be wrong. */
-static bytes with_factors(int wrong)
+static bytes with_factors(const char *architecture, int wrong)
 {
     bytes file = {0};
+    char key[64];
     put_gguf_head(&file, 3, 1, 8 + 2);
-    put_sizes(&file, "llama");
-    put_u32(&file, "llama.vocab_size", 99);
-    put_f32(&file, "llama.rope.freq_base", 500000);
+    put_sizes(&file, architecture);
+    snprintf(key, sizeof key, "%s.vocab_size", architecture);
+    put_u32(&file, key, 99);
+    snprintf(key, sizeof key, "%s.rope.freq_base", architecture);
+    put_f32(&file, key, 500000);
     put_text(&file, "rope_freqs.weight");
     put_integer(&file, 1, 4);
     put_integer(&file, 4, 8);
@@ -494,16 +514,76 @@ static bytes with_factors(int wrong)
 START_TEST(gguf_of_llama_3)
 {
     flat_config c;
-    bytes file = with_factors(-1);
+    bytes file = with_factors("llama", -1);
     ck_assert_ok(read_gguf(&file, &c));
     ck_assert(c.rope.scaling == TSR_ROPE_SCALING_LLAMA3 && c.rope.factor == 8);
     ck_assert(c.rope.original_length == 8192 && c.rope.high_frequency_factor == 4);
     free(file.data);
-    file = with_factors(1);
+    file = with_factors("llama", 1);
     ck_assert_error(
         read_gguf(&file, &c), TSR_ERR_UNSUPPORTED,
         "gguf: rope_freqs.weight is not the scaling of Llama 3: element 1 is 1.5, not 1; "
         "others are not supported");
+    free(file.data);
+}
+END_TEST
+
+/* Puts a list of three numbers. */
+static void put_list(bytes *to, const char *key, uint32_t a, uint32_t b, uint32_t c)
+{
+    put_text(to, key);
+    put_integer(to, 9, 4);
+    put_integer(to, 4, 4);
+    put_integer(to, 3, 8);
+    put_integer(to, a, 4);
+    put_integer(to, b, 4);
+    put_integer(to, c, 4);
+}
+
+/* Returns a file whose layers have these numbers of kv heads. */
+static bytes with_kv_heads(const char *architecture, int layers, uint32_t a, uint32_t b)
+{
+    bytes file = {0};
+    char key[64];
+    put_gguf_head(&file, 3, 0, 7);
+    put_string(&file, "general.architecture", architecture);
+    const struct {
+        const char *key;
+        uint32_t value;
+    } sizes[] = {{"block_count", (uint32_t)layers},
+                 {"embedding_length", 64},
+                 {"attention.head_count", 8},
+                 {"context_length", 512},
+                 {"vocab_size", 99}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        snprintf(key, sizeof key, "%s.%s", architecture, sizes[i].key);
+        put_u32(&file, key, sizes[i].value);
+    }
+    snprintf(key, sizeof key, "%s.attention.head_count_kv", architecture);
+    put_list(&file, key, a, b, a);
+    return file;
+}
+
+START_TEST(gguf_sizes_by_layers)
+{
+    flat_config c;
+    bytes file = with_factors("gemma4", -1);
+    ck_assert_error(read_gguf(&file, &c), TSR_ERR_UNSUPPORTED,
+                    "gguf: rope_freqs.weight is not 1, … and then 1e30, …, which divide the "
+                    "frequencies of this architecture");
+    free(file.data);
+    file = with_kv_heads("llama", 3, 2, 4);
+    ck_assert_error(read_gguf(&file, &c), TSR_ERR_UNSUPPORTED,
+                    "gguf: layers have different numbers of kv heads, 2 and 4, which is not "
+                    "supported in architecture llama");
+    free(file.data);
+    file = with_kv_heads("gemma4", 4, 2, 4);
+    ck_assert_error(read_gguf(&file, &c), TSR_ERR_INVALID,
+                    "gguf: the list of numbers of kv heads has 3 entries for 4 layers");
+    free(file.data);
+    file = with_kv_heads("gemma4", 3, 2, 3);
+    ck_assert_error(read_gguf(&file, &c), TSR_ERR_INVALID,
+                    "gguf: there is no number of hidden features");
     free(file.data);
 }
 END_TEST
@@ -732,6 +812,7 @@ TESTS(config)
     tcase_add_test(tests, gguf);
     tcase_add_test(tests, gguf_scaling_and_window);
     tcase_add_test(tests, gguf_of_llama_3);
+    tcase_add_test(tests, gguf_sizes_by_layers);
     tcase_add_test(tests, gguf_mistakes);
     tcase_add_test(tests, layers_with_experts);
     tcase_add_test(tests, layers_with_delta_nets);

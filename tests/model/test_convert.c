@@ -1467,6 +1467,16 @@ START_TEST(experts_there_and_back)
     ck_assert_ok(convert_model(glm, at("d"), NULL, NULL));
     ck_assert_ok(convert_model(at("d"), at("d.gguf"), NULL, NULL));
     ck_assert_int_eq(compare(at("d.gguf"), glm), count_others(glm, "blk.3."));
+    /* Layers of Gemma 4 differ in sizes, and have experts beside the MLP. */
+    static const char gemma[] = TEST_DATA "/model/families/gemma4/gemma4-f16.gguf",
+                      gemma_experts[] = TEST_DATA "/model/families/gemma4moe/hf";
+    ck_assert_ok(convert_model(gemma, at("g"), NULL, NULL));
+    ck_assert_ok(convert_model(at("g"), at("g.gguf"), NULL, NULL));
+    ck_assert_int_eq(compare(at("g.gguf"), gemma), count_others(gemma, "none"));
+    ck_assert_ok(convert_model(gemma_experts, at("h.gguf"), NULL, NULL));
+    ck_assert_ok(convert_model(at("h.gguf"), at("h"), NULL, NULL));
+    ck_assert_ok(convert_model(at("h"), at("i.gguf"), NULL, NULL));
+    ck_assert_int_eq(compare(at("i.gguf"), at("h.gguf")), count_others(at("h.gguf"), "none"));
     /* In floats, a folder of gpt-oss has matrices of experts transposed. */
     ck_assert_ok(convert_model(gptoss, at("e"), tsr_convert_params(.dtype = TSR_F32), NULL));
     ck_assert_ok(convert_model(at("e"), at("e.gguf"), NULL, NULL));

@@ -295,6 +295,60 @@ START_TEST(experts_by_memory)
 }
 END_TEST
 
+/* Layers that use the keys of others have no cache, and are in one stage with them. */
+START_TEST(shared_keys)
+{
+    const char *gemma = TEST_DATA "/model/families/gemma4/gemma4-f16.gguf";
+    tsr_model_rank_plan one, two[2];
+    ck_assert_ok(plan_model(gemma, tsr_model_plan_params(.context = 64), NULL, &one, NULL));
+    ck_assert_uint_eq(one.cache_bytes, 2 * 2 * (16 + 16 + 32) * 64 * sizeof(float));
+    ck_assert_error(
+        plan_model(gemma, tsr_model_plan_params(.ranks = 2, .stages = 2), NULL, two, NULL),
+        TSR_ERR_INVALID,
+        "model: 2 stages; layers of this model have inputs of their own, which need "
+        "the tokens, and cannot be divided into stages");
+    tsr_rope_params rope = {.struct_size = sizeof rope, .rotary_dim = 8};
+    tsr_model_layer own = {.struct_size = sizeof own,
+                           .heads = 2,
+                           .kv_heads = 1,
+                           .head_dim = 8,
+                           .hidden = 32,
+                           .rope = &rope,
+                           .gated = true,
+                           .activation = TSR_ACT_SILU},
+                    shared = own;
+    shared.shared_keys = true;
+    const tsr_model_config config = {.struct_size = sizeof config,
+                                     .architecture = "llama",
+                                     .layers = 4,
+                                     .width = 16,
+                                     .vocabulary = 32,
+                                     .context = 64,
+                                     .norm_epsilon = 1e-5,
+                                     .norm = TSR_NORM_RMS,
+                                     .bos = -1,
+                                     .kind_count = 2,
+                                     .kinds = (const tsr_model_layer *const[]){&own, &shared},
+                                     .layer_kinds = (const uint16_t[]){0, 0, 1, 1}};
+    tsr_model_file *file = NULL;
+    const int good[] = {1, 3}, bad[] = {2, 2};
+    ck_assert_ok(tsr_model_file_open_random(&config, TSR_F32, 1, &file));
+    for (int i = 0; i < 2; i++)
+        two[i].struct_size = sizeof two[i];
+    ck_assert_ok(
+        tsr_model_plan(file, tsr_model_plan_params(.ranks = 2, .stages = 2, .stage_layers = good),
+                       NULL, two, NULL));
+    ck_assert_uint_eq(two[0].cache_bytes, two[1].cache_bytes);
+    ck_assert_error(
+        tsr_model_plan(file, tsr_model_plan_params(.ranks = 2, .stages = 2, .stage_layers = bad),
+                       NULL, two, NULL),
+        TSR_ERR_UNSUPPORTED,
+        "model: layer 2, in stage 1, uses the keys of layer 1, which is in an earlier stage; these "
+        "layers must be in one stage");
+    tsr_model_file_close(&file);
+}
+END_TEST
+
 /* Experts in the host's memory do not count, and a model that is too large says how many layers of
  * them would make room. */
 START_TEST(experts_on_the_host)
@@ -448,6 +502,7 @@ TESTS(model_plan)
     tcase_add_test(tests, experts_are_planned);
     tcase_add_test(tests, experts_by_rates);
     tcase_add_test(tests, experts_by_memory);
+    tcase_add_test(tests, shared_keys);
     tcase_add_test(tests, experts_on_the_host);
     tcase_add_test(tests, delta_nets_are_planned);
     tcase_add_test(tests, latents_are_planned);
