@@ -278,6 +278,29 @@ static tsr_status read_bpe(reader *r)
     return read_merges(r);
 }
 
+/* Gemma 4's: merges of characters as in its tokenizer.json, with the bytes of characters that are
+ * not tokens, and "▁" for spaces. llama.cpp also takes line breaks in a row as one token if there
+ * is such a token, which merging gives, too, and adds BOS whatever the file says. */
+static tsr_status read_gemma4(reader *r)
+{
+    static const char space[] = "▁";
+    tsr_tokenizer *tokenizer = r->tokenizer;
+    bool adds_space = false;
+    TSR__TRY(read_bool(r, ADD_SPACE, &adds_space));
+    if (adds_space)
+        return tsr__fail(TSR_ERR_UNSUPPORTED,
+                         "gguf: '%s' is true, which is not supported for "
+                         "tokenizers of the model 'gemma4'",
+                         names[ADD_SPACE]);
+    tokenizer->kind = TSR_TOKENIZER_BPE;
+    tokenizer->spells_spaces = tokenizer->fuse_unknown = true;
+    TSR__TRY(
+        tsr__normalizer_add(&tokenizer->normalizer, TSR__REPLACE, " ", 1, space, strlen(space)));
+    r->values[ADD_BOS].found = false;
+    TSR__TRY(read_ids(r, true));
+    return read_merges(r);
+}
+
 /* Reads the chat template. Leaves out one that is not a string or contains a zero byte, because
  * only chats need it. */
 static tsr_status read_chat(reader *r)
@@ -307,17 +330,17 @@ static tsr_status read_tokenizer(reader *r)
     if (strcmp(model, "none") == 0 || strcmp(model, "no_vocab") == 0)
         return tsr__fail(TSR_ERR_NOT_FOUND, "gguf: the file has no tokenizer: '%s' is '%s'",
                          names[MODEL], model);
-    bool is_spm = strcmp(model, "llama") == 0;
-    if (!is_spm && strcmp(model, "gpt2") != 0)
+    const bool is_spm = strcmp(model, "llama") == 0, is_gemma4 = strcmp(model, "gemma4") == 0;
+    if (!is_spm && !is_gemma4 && strcmp(model, "gpt2") != 0)
         return tsr__fail(TSR_ERR_UNSUPPORTED,
-                         "gguf: tokenizers of the model '%.80s' are not supported; only llama and "
-                         "gpt2 are",
+                         "gguf: tokenizers of the model '%.80s' are not supported; only llama, "
+                         "gpt2 and gemma4 are",
                          model);
     TSR__TRY(check_array(r, TOKENS, TSR__GGUF_STRING, "an array of strings"));
     if (r->values[TYPES].found)
         TSR__TRY(check_array(r, TYPES, TSR__GGUF_I32, "an array of i32"));
     TSR__TRY(read_tokens(r));
-    TSR__TRY(is_spm ? read_spm(r) : read_bpe(r));
+    TSR__TRY(is_spm ? read_spm(r) : is_gemma4 ? read_gemma4(r) : read_bpe(r));
     TSR__TRY(read_chat(r));
     return tsr__tokenizer_complete(r->tokenizer);
 }

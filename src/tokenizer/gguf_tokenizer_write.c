@@ -123,12 +123,31 @@ static bool has_characters_only(const tsr_tokenizer *t)
     return true;
 }
 
+/* Returns whether the tokenizer is one that GGUF files call "gemma4": merges of characters, spaces
+ * that become "▁" and nothing else, a token for each byte, and BOS before each text. */
+static bool is_gemma4(const tsr_tokenizer *t)
+{
+    const tsr__normal_step *step = t->normalizer.steps;
+    const char *strings = t->normalizer.strings.data;
+    if (t->kind != TSR_TOKENIZER_BPE || t->normalizer.count != 1 || step->kind != TSR__REPLACE ||
+        strcmp(strings + step->from, " ") != 0 || strcmp(strings + step->to, space_sign) != 0 ||
+        t->late.count > 0 || t->words.count > 0 || !t->spells_spaces || t->strips_start ||
+        t->bos < 0 || t->before != 1)
+        return false;
+    for (int i = 0; i < 256; i++)
+        if (t->bytes[i] < 0)
+            return false;
+    return true;
+}
+
 /* Tokens --------------------------------------------------------------------------------------- */
 
 static tsr_status put_tokens(const tsr_tokenizer *t, int64_t id_count, tsr__gguf_writer *w)
 {
     const tsr__vocabulary *v = &t->vocabulary;
-    const int32_t space = t->kind == TSR_TOKENIZER_BPE ? tsr__vocabulary_find(v, " ", 1) : -1;
+    const bool gemma4 = is_gemma4(t);
+    const int32_t space =
+        t->kind == TSR_TOKENIZER_BPE && !gemma4 ? tsr__vocabulary_find(v, " ", 1) : -1;
     char text[48];
     TSR__TRY(tsr__gguf_put_array(w, "tokenizer.ggml.tokens", TSR__GGUF_STRING, (uint64_t)id_count));
     for (int64_t i = 0; i < id_count; i++) {
@@ -146,9 +165,15 @@ static tsr_status put_tokens(const tsr_tokenizer *t, int64_t id_count, tsr__gguf
     }
     TSR__TRY(
         tsr__gguf_put_array(w, "tokenizer.ggml.token_type", TSR__GGUF_I32, (uint64_t)id_count));
-    for (int64_t i = 0; i < id_count; i++)
-        TSR__TRY(tsr__gguf_put_element_bits(
-            w, (uint32_t)((size_t)i < v->count ? v->tokens[i].type : TSR__TOKEN_UNUSED)));
+    for (int64_t i = 0; i < id_count; i++) {
+        const bool is_byte =
+            gemma4 && (size_t)i < v->count &&
+            tsr__byte_spelling(tsr__token_spelling(v, (int32_t)i), v->tokens[i].spelling_size) >= 0;
+        TSR__TRY(
+            tsr__gguf_put_element_bits(w, (uint32_t)(is_byte                ? TSR__TOKEN_BYTE
+                                                     : (size_t)i < v->count ? v->tokens[i].type
+                                                                            : TSR__TOKEN_UNUSED)));
+    }
     return TSR_OK;
 }
 
@@ -266,12 +291,13 @@ tsr_status tsr__tokenizer_put_gguf(const tsr_tokenizer *t, int64_t vocabulary, i
                                    tsr__gguf_writer *w, bool *drops_nfc)
 {
     char words[TSR__WORDS_NAME] = "default";
-    const char *model = t->kind == TSR_TOKENIZER_BYTE_BPE ? "gpt2" : "llama";
+    const bool gemma4 = is_gemma4(t);
+    const char *model = gemma4 ? "gemma4" : t->kind == TSR_TOKENIZER_BYTE_BPE ? "gpt2" : "llama";
     *drops_nfc = false;
     TSR__REQUIRE((uint64_t)vocabulary >= t->vocabulary.count,
                  "tokenizer: it has %zu tokens, but the model only %" PRId64, t->vocabulary.count,
                  vocabulary);
-    if (t->kind == TSR_TOKENIZER_BPE && !has_characters_only(t))
+    if (t->kind == TSR_TOKENIZER_BPE && !gemma4 && !has_characters_only(t))
         return tsr__fail(TSR_ERR_UNSUPPORTED,
                          "tokenizer: tokenizer.json has merges of characters without the scores "
                          "that GGUF files need; the model's tokenizer.model has them");
@@ -283,11 +309,14 @@ tsr_status tsr__tokenizer_put_gguf(const tsr_tokenizer *t, int64_t vocabulary, i
         TSR__TRY(find_words(t, words));
     }
     TSR__TRY(tsr__gguf_put_string(w, "tokenizer.ggml.model", model, strlen(model)));
-    TSR__TRY(tsr__gguf_put_string(w, "tokenizer.ggml.pre", words, strlen(words)));
+    if (!gemma4)
+        TSR__TRY(tsr__gguf_put_string(w, "tokenizer.ggml.pre", words, strlen(words)));
     TSR__TRY(put_tokens(t, vocabulary, w));
     TSR__TRY(put_values(t, bos, ends, end_count, w));
     if (t->kind == TSR_TOKENIZER_BYTE_BPE)
         return put_merges(t, w);
+    if (gemma4)
+        TSR__TRY(put_merges(t, w));
     TSR__TRY(put_scores(t, vocabulary, w));
     return tsr__gguf_put_bool(w, "tokenizer.ggml.add_space_prefix", t->strips_start);
 }

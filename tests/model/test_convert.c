@@ -953,6 +953,59 @@ START_TEST(tokenizers_are_refused)
 }
 END_TEST
 
+/* Writes a tokenizer like Gemma 4's, with all bytes from id 3 on. */
+static const char *gemma_json(void)
+{
+    static char json[16384];
+    size_t at = 0;
+#define PUT(...) at += (size_t)snprintf(json + at, sizeof json - at, __VA_ARGS__)
+    PUT("{\"added_tokens\": [{\"id\": 2, \"content\": \"<bos>\", \"special\": true}], "
+        "\"normalizer\": {\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, "
+        "\"content\": \"\u2581\"}, \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": "
+        "{\"String\": \" \"}, \"behavior\": \"MergedWithPrevious\", \"invert\": false}, "
+        "\"post_processor\": {\"type\": \"TemplateProcessing\", \"single\": [{\"SpecialToken\": "
+        "{\"id\": \"<bos>\", \"type_id\": 0}}, {\"Sequence\": {\"id\": \"A\", \"type_id\": 0}}], "
+        "\"pair\": [], \"special_tokens\": {\"<bos>\": {\"id\": \"<bos>\", \"ids\": [2], "
+        "\"tokens\": [\"<bos>\"]}}}, \"decoder\": {\"type\": \"Sequence\", \"decoders\": "
+        "[{\"type\": \"Replace\", \"pattern\": {\"String\": \"\u2581\"}, \"content\": \" \"}, "
+        "{\"type\": \"ByteFallback\"}, {\"type\": \"Fuse\"}]}, \"model\": {\"type\": \"BPE\", "
+        "\"unk_token\": \"<unk>\", \"fuse_unk\": true, \"byte_fallback\": true, \"vocab\": "
+        "{\"<pad>\": 0, \"<unk>\": 1, \"<bos>\": 2");
+    for (int i = 0; i < 256; i++)
+        PUT(", \"<0x%02X>\": %d", (unsigned)i, 3 + i);
+    static const char *const more[] = {"\u2581", "a", "b", "\\n", "\\n\\n", "\u2581a", "ab"};
+    for (int i = 0; i < 7; i++)
+        PUT(", \"%s\": %d", more[i], 259 + i);
+    PUT("}, \"merges\": [[\"\\n\", \"\\n\"], [\"\u2581\", \"a\"], [\"a\", \"b\"]]}}");
+#undef PUT
+    return json;
+}
+
+/* GGUF files call it "gemma4". */
+START_TEST(a_tokenizer_of_gemma_4)
+{
+    static const int32_t ids[] = {2, 264, 261, 259, 259, 3 + 0xc3, 3 + 0xa9, 263, 262, 265};
+    const octets text = {.data = (char[]){" ab  \u00e9\n\n\nab"}, .size = 12};
+    const char *json = gemma_json();
+    char path[160];
+    const char *source = tiny(266, "", NULL, NULL);
+    folder in;
+    ck_assert_int_lt(snprintf(in.path, sizeof in.path, "%.60s", source), 64);
+    folder_write(&in, "tokenizer.json", json, strlen(json), path);
+    ck_assert_ok(convert_model(source, at("t.gguf"), NULL, NULL));
+    ck_assert_ok(convert_model(at("t.gguf"), at("back"), NULL, NULL));
+    const char *paths[] = {source, at("t.gguf"), at("back")};
+    for (int i = 0; i < 3; i++) {
+        tsr_tokenizer *t = NULL;
+        ck_assert_ok(tsr_tokenizer_open(paths[i], &t));
+        ck_assert(cases_encodes(t, paths[i], &text, NULL, ids, 10));
+        ck_assert(cases_decodes(t, paths[i], ids, 10, TSR_DECODE_CONTROL_SKIP, &text));
+        ck_assert_int_eq(info_of(t).bos, i == 0 ? info_of(t).bos : 2);
+        tsr_tokenizer_close(&t);
+    }
+}
+END_TEST
+
 /* Tests a tokenizer as examples/gpt writes it, in which each token is a character. */
 START_TEST(a_tokenizer_of_characters)
 {
@@ -2057,6 +2110,7 @@ TESTS(convert)
     tcase_add_test(tests, configurations_are_refused);
     tcase_add_test(tests, tokenizers_are_refused);
     tcase_add_test(tests, a_tokenizer_of_characters);
+    tcase_add_test(tests, a_tokenizer_of_gemma_4);
     tcase_add_test(tests, a_vocabulary_that_is_too_small);
     tcase_add_test(tests, destinations_are_checked);
     tcase_add_test(tests, a_conversion_that_stops_leaves_nothing);

@@ -122,7 +122,7 @@ static const struct {
 } gguf_mistakes[] = {
     {{.model = "bert"},
      TSR_ERR_UNSUPPORTED,
-     "gguf: tokenizers of the model 'bert' are not supported; only llama and gpt2 are"},
+     "gguf: tokenizers of the model 'bert' are not supported; only llama, gpt2 and gemma4 are"},
     {{.two_models = true}, TSR_ERR_INVALID, "key 'tokenizer.ggml.model': the key comes twice"},
     {{.no_tokens = true}, TSR_ERR_INVALID, "gguf: the file has no key 'tokenizer.ggml.tokens'"},
     {{.no_scores = true}, TSR_ERR_INVALID, "gguf: the file has no key 'tokenizer.ggml.scores'"},
