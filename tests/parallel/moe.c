@@ -2,6 +2,8 @@
  * differences of that reference, for any number of ranks and any division. */
 #include <string.h>
 
+#include "gpu/stream/profile.h"
+#include "parallel/layers/layer.h"
 #include "parallel/linear_case.h"
 
 enum { MOST_PARAMETERS = 13 };
@@ -661,6 +663,42 @@ CASE(moe_over_data_plans, "experts: over data-parallel ranks, plans that do not 
     }
     tsr_layer_destroy(&layer);
     tsr_shard_strategy_destroy(&strategy);
+    tsr_group_destroy(&alone);
+}
+
+/* Counts the dispatches of an expert layer for a token, and the bytes that they read of experts: of
+ * 64 experts of which a token uses 8, as in a block, whose input is added to the result. */
+CASE(moe_dispatches, "experts: a token takes few dispatches, which read the chosen experts only")
+{
+    enum { EXPERTS = 64, USED = 8, WIDTH = 64, HIDDEN = 32 };
+    static tsr__profile profile;
+    tsr_layer *layer = NULL;
+    tsr_group *alone = NULL;
+    OK(tsr_group_create(NULL, queue, NULL, &alone));
+    OK(tsr_moe_create(tsr_moe_params(.group = alone, .name = "m", .input_size = WIDTH,
+                                     .hidden_size = HIDDEN, .experts = EXPERTS,
+                                     .experts_used = USED,
+                                     .route = tsr_route_params(.normalise = true)),
+                      &layer));
+    tsr_tensor *x = tensor_new(TSR_F32, 2, (int64_t[]){1, WIDTH}), *y = NULL;
+    OK(tsr_fill(queue, x, 0.5F));
+    OK(tsr__stream_profile_begin(queue));
+    OK(tsr__layer_forward_added(layer, x, NULL, x, NULL, &y));
+    OK(tsr__stream_profile_end(queue, &profile));
+    const double chosen = 3.0 * USED * WIDTH * HIDDEN * sizeof(float);
+    double bytes = 0;
+    uint64_t commands = 0;
+    for (int i = 0; i < profile.kernel_count; i++) {
+        commands += profile.kernels[i].commands;
+        if (strstr(profile.kernels[i].name, "matmul_grouped"))
+            bytes += profile.kernels[i].read_bytes;
+    }
+    CHECK(commands <= 5, "%d dispatches", (int)commands);
+    CHECK(bytes >= chosen && bytes <= 1.1 * chosen, "%g bytes, %g of chosen experts", bytes,
+          chosen);
+    tsr_tensor_destroy(&x);
+    tsr_tensor_destroy(&y);
+    tsr_layer_destroy(&layer);
     tsr_group_destroy(&alone);
 }
 
