@@ -80,7 +80,9 @@ typedef enum tsr_expert_division {
      * rank, so that shares would be coarse. */
     TSR_EXPERT_DIVISION_AUTO = 0,
     TSR_EXPERT_DIVISION_INSIDE = 1, /* each rank has a part of every expert */
-    TSR_EXPERT_DIVISION_WHOLE = 2   /* each rank has some of the experts, or none */
+    TSR_EXPERT_DIVISION_WHOLE = 2,  /* each rank has some of the experts, or none */
+    /* The ranks of a host have some of the experts together, and each of them a part of these. */
+    TSR_EXPERT_DIVISION_MIXED = 3
 } tsr_expert_division;
 
 /* What a layer of a model consists of. Layers that are equal share one description, their kind. */
@@ -265,6 +267,9 @@ typedef struct tsr_model_params {
     /* With layers that have states (delta nets): the draft_tokens and, with a prefix_cache, the
      * snapshots of the generator, which need memory. 0: the usual drafts; no snapshots */
     int draft_tokens, snapshots;
+    /* TSR_EXPERT_DIVISION_MIXED: [ranks]: the number of the host of each rank of `group`, 0 to
+     * ranks − 1; all ranks must give the same. NULL: as tsr_comm_host says. */
+    const int *hosts;
 } tsr_model_params;
 #define tsr_model_params(...)                                                                      \
     (&(tsr_model_params){.struct_size = sizeof(tsr_model_params), __VA_ARGS__})
@@ -337,6 +342,9 @@ typedef struct tsr_model_plan_params {
     tsr_expert_division expert_division; /* as in tsr_model_params */
     int host_experts;                    /* as in tsr_model_params */
     int draft_tokens, snapshots;         /* as in tsr_model_params */
+    /* As in tsr_model_params, but of the ranks of all stages; numbers count in each stage, from 0
+     * to ranks / stages − 1. NULL: all ranks are on one host. */
+    const int *hosts;
 } tsr_model_plan_params;
 #define tsr_model_plan_params(...)                                                                 \
     (&(tsr_model_plan_params){.struct_size = sizeof(tsr_model_plan_params), __VA_ARGS__})

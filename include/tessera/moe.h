@@ -187,6 +187,11 @@ typedef struct tsr_moe_params {
     bool experts_over_data;
     /* The following are for inference: a forward pass whose results are saved is refused
      * (TSR_ERR_UNSUPPORTED). */
+    /* [ranks]: the team of each rank, 0 to ranks − 1, read during the call. Teams, such as the
+     * ranks of a host, have whole experts, in proportion to the sums of their ranks' rates, and the
+     * ranks of a team divide the hidden features of these. Goes with `deferred`, and not with
+     * whole_experts or experts_over_data. NULL: there are no teams. */
+    const int *teams;
     bool input_norm;    /* experts read the RMS norm of x, with "norm.weight" */
     bool router_norm;   /* the router reads the RMS norm of x · "router.scale" / √input_size */
     bool expert_scale;  /* weights are multiplied by "router.expert_scale" [experts] */

@@ -21,6 +21,7 @@ void tsr_model_close(tsr_model **model)
     tsr_comm_destroy(&m->stages);
     tsr__free(m->memory_bytes);
     tsr__free(m->rates);
+    tsr__free(m->hosts);
     tsr__free(m->expert_limits);
     tsr__free(m->own_config);
     tsr__free(m);
@@ -59,6 +60,8 @@ static tsr_status create_layers(tsr_model *m, const tsr__weights *weights)
         d->hidden = hidden.align;
         TSR__TRY(tsr__kept_align_mlp(&m->kept, weights, kind, &d->mlp));
         d->whole_experts = hidden.whole_experts;
+        d->teams =
+            hidden.mixed ? m->hosts + (size_t)m->stage * (size_t)tsr_group_size(m->group) : NULL;
         d->expert_limits = hidden.whole_experts ? m->expert_limits : NULL;
     }
     return tsr__stack_create(&(tsr__stack_options){.config = m->config,
@@ -86,6 +89,8 @@ static tsr_status open_weights(tsr_model *m, const tsr_model_file *file,
     m->config = &m->own_config->public;
     TSR__TRY(tsr__kept_choose(weights, tsr_group_size(m->group), params->dtype,
                               params->expert_division, &m->kept));
+    m->kept.team = tsr__teams_largest(
+        tsr_group_size(m->group), m->hosts + (size_t)m->stage * (size_t)tsr_group_size(m->group));
     TSR__TRY(tsr__model_divide(m, weights, params));
     TSR__TRY(create_layers(m, weights));
     TSR__TRY(tsr__model_allocate(m, weights));

@@ -20,6 +20,7 @@ struct tsr_model {
     /* [ranks of all stages, by stages]: memory for the model, and rates, 0 if there are none */
     uint64_t *memory_bytes;
     double *rates;
+    int *hosts;              /* the same: the numbers of ranks' hosts in their stage */
     uint64_t *expert_limits; /* see tsr__model_plan_limits; NULL: none */
     bool is_first, is_last, recompute;
     int first_layer, layer_count; /* the layers of this stage */

@@ -20,9 +20,21 @@ tsr_status tsr__model_connect(tsr_model *m, const tsr_model_params *params)
 
 /* The memory of a model on all ranks --------------------------------------------------------- */
 
-/* The indices of the numbers that a rank sends to the others: its memory in bytes, its rate, and
- * whether its device would keep a cache in f16. */
-enum { MEMORY, RATE, NARROW_CACHE, TOLD };
+/* The indices of the numbers that a rank sends to the others: its memory in bytes, its rate, the
+ * number of its host, and whether its device would keep a cache in f16. */
+enum { MEMORY, RATE, HOST, NARROW_CACHE, TOLD };
+
+static tsr_status own_host(const tsr_model *m, const tsr_model_params *params, double *out)
+{
+    const int ranks = tsr_group_size(m->group), rank = tsr_group_rank(m->group),
+              host = params->hosts              ? params->hosts[rank]
+                     : tsr_group_comm(m->group) ? tsr_comm_host(tsr_group_comm(m->group), rank)
+                                                : 0;
+    TSR__REQUIRE(host >= 0 && host < ranks, "model: hosts[%d] is %d; 0 to %d are possible", rank,
+                 host, ranks - 1);
+    *out = host;
+    return TSR_OK;
+}
 
 static tsr_status own_memory(const tsr_model *m, const tsr_model_params *params, double *told)
 {
@@ -35,6 +47,7 @@ static tsr_status own_memory(const tsr_model *m, const tsr_model_params *params,
     told[RATE] = partition->kind == TSR_PARTITION_WEIGHTED && partition->rates
                      ? partition->rates[tsr_group_rank(m->group)]
                      : 0;
+    TSR__TRY(own_host(m, params, &told[HOST]));
     told[NARROW_CACHE] = tsr__kv_cache_usual_dtype(m->device) == TSR_F16;
     return TSR_OK;
 }
@@ -64,8 +77,10 @@ tsr_status tsr__model_share_memory(tsr_model *m, const tsr_model_params *params)
     double *stage = tsr__calloc(each, sizeof own), *told = tsr__calloc(ranks, sizeof own);
     m->memory_bytes = tsr__calloc(ranks, sizeof *m->memory_bytes);
     m->rates = tsr__calloc(ranks, sizeof *m->rates);
+    m->hosts = tsr__calloc(ranks, sizeof *m->hosts);
     m->cache_dtype = TSR_F16; /* unless one of the ranks would use f32 */
-    tsr_status status = stage && told && m->memory_bytes && m->rates ? TSR_OK : TSR_ERR_NO_MEMORY;
+    tsr_status status =
+        stage && told && m->memory_bytes && m->rates && m->hosts ? TSR_OK : TSR_ERR_NO_MEMORY;
     if (status == TSR_OK)
         status = own_memory(m, params, own);
     if (status == TSR_OK)
@@ -73,6 +88,7 @@ tsr_status tsr__model_share_memory(tsr_model *m, const tsr_model_params *params)
     for (size_t r = 0; status == TSR_OK && r < ranks; r++) {
         m->memory_bytes[r] = (uint64_t)told[r * TOLD + MEMORY];
         m->rates[r] = told[r * TOLD + RATE];
+        m->hosts[r] = (int)told[r * TOLD + HOST];
         if (told[r * TOLD + NARROW_CACHE] == 0)
             m->cache_dtype = TSR_F32;
     }
@@ -125,6 +141,7 @@ static tsr_status describe(const tsr_model *m, const tsr_model_params *params,
         .host_experts = params->host_experts,
         .draft_tokens = params->draft_tokens,
         .snapshots = params->snapshots,
+        .hosts = m->hosts,
     };
     return tsr__model_plan_check(m->config, out);
 }

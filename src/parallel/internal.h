@@ -45,6 +45,19 @@ void tsr__layer_set_documents(tsr_layer *layer, const tsr__documents *documents)
  */
 void tsr__block_set_input(tsr_layer *layer, const tsr_tensor *input);
 
+/* layers/teams.c: divides whole experts over teams in proportion to the sums of their ranks' rates,
+ * and the hidden features of an expert over the ranks of each team, in multiples of params->align.
+ * Rank r is in teams[r]. The ranges are those of each rank, [ranks]. */
+tsr_status tsr__teams_divide(int ranks, const int *teams, const tsr_partition_params *params,
+                             int64_t experts, int64_t hidden, tsr_shard_range *experts_out,
+                             tsr_shard_range *hidden_out) TSR_NODISCARD;
+/* Returns the number of ranks of the largest team. `teams` may be NULL: there is one. */
+int tsr__teams_largest(int ranks, const int *teams);
+
+/* layers/layer.c: returns whether a parameter of experts has a part of them only, because its rank
+ * is in a team, and sets *first and *count to them. */
+bool tsr__parameter_in_team(const tsr_parameter *parameter, int64_t *first, int64_t *count);
+
 /* layers/vocabulary_cross_entropy.c: tsr_vocabulary_cross_entropy for logits whose columns are the
  * classes from `first` on. */
 tsr_status tsr__vocabulary_cross_entropy(tsr_group *group, tsr_tensor *loss, tsr_tensor *dlogits,

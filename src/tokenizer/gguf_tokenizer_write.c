@@ -123,9 +123,7 @@ static bool has_characters_only(const tsr_tokenizer *t)
     return true;
 }
 
-/* Returns whether the tokenizer is one that GGUF files call "gemma4": merges of characters, spaces
- * that become "▁" and nothing else, a token for each byte, and BOS before each text. */
-static bool is_gemma4(const tsr_tokenizer *t)
+bool tsr__tokenizer_is_gemma4(const tsr_tokenizer *t)
 {
     const tsr__normal_step *step = t->normalizer.steps;
     const char *strings = t->normalizer.strings.data;
@@ -145,7 +143,7 @@ static bool is_gemma4(const tsr_tokenizer *t)
 static tsr_status put_tokens(const tsr_tokenizer *t, int64_t id_count, tsr__gguf_writer *w)
 {
     const tsr__vocabulary *v = &t->vocabulary;
-    const bool gemma4 = is_gemma4(t);
+    const bool gemma4 = tsr__tokenizer_is_gemma4(t);
     const int32_t space =
         t->kind == TSR_TOKENIZER_BPE && !gemma4 ? tsr__vocabulary_find(v, " ", 1) : -1;
     char text[48];
@@ -291,7 +289,7 @@ tsr_status tsr__tokenizer_put_gguf(const tsr_tokenizer *t, int64_t vocabulary, i
                                    tsr__gguf_writer *w, bool *drops_nfc)
 {
     char words[TSR__WORDS_NAME] = "default";
-    const bool gemma4 = is_gemma4(t);
+    const bool gemma4 = tsr__tokenizer_is_gemma4(t);
     const char *model = gemma4 ? "gemma4" : t->kind == TSR_TOKENIZER_BYTE_BPE ? "gpt2" : "llama";
     *drops_nfc = false;
     TSR__REQUIRE((uint64_t)vocabulary >= t->vocabulary.count,

@@ -1,5 +1,5 @@
-/* Writes tokenizer.json of byte-level BPE, and tokenizer_config.json, as Hugging Face does; see
- * tokenizer_json_read.c. */
+/* Writes tokenizer.json of byte-level BPE and of Gemma 4's tokenizer, and tokenizer_config.json, as
+ * Hugging Face does; see tokenizer_json_read.c. */
 #include <stdio.h>
 #include <string.h>
 
@@ -23,6 +23,7 @@ typedef struct printer {
     const search *searches;         /* [vocabulary.count] */
     const char *const *expressions; /* [words.count] */
     const tsr__pair *merges;        /* [merges.count], in order */
+    bool gemma4;                    /* tsr__tokenizer_is_gemma4 */
 } printer;
 
 static void print_spelling(printer *p, int32_t id)
@@ -60,6 +61,15 @@ static void print_added(printer *p)
 
 static void print_pre_tokenizer(printer *p)
 {
+    if (p->gemma4) {
+        tsr__json_print(&p->json, "  \"normalizer\": {\"type\": \"Replace\", \"pattern\": "
+                                  "{\"String\": \" \"}, \"content\": \"▁\"},\n");
+        tsr__json_print(
+            &p->json,
+            "  \"pre_tokenizer\": {\"type\": \"Split\", \"pattern\": {\"String\": \" \"}, "
+            "\"behavior\": \"MergedWithPrevious\", \"invert\": false},\n");
+        return;
+    }
     tsr__json_print(&p->json, "  \"normalizer\": %s,\n",
                     p->t->normalizer.count > 0 ? "{\"type\": \"NFC\"}" : "null");
     tsr__json_print(&p->json, "  \"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [");
@@ -140,9 +150,9 @@ static void print_model(printer *p)
         tsr__json_print(&p->json, "null");
     tsr__json_print(&p->json,
                     ", \"continuing_subword_prefix\": null, \"end_of_word_suffix\": null, "
-                    "\"fuse_unk\": %s, \"byte_fallback\": false, \"ignore_merges\": %s,\n"
+                    "\"fuse_unk\": %s, \"byte_fallback\": %s, \"ignore_merges\": %s,\n"
                     "    \"vocab\": {",
-                    word(t->fuse_unknown), word(t->whole_words));
+                    word(t->fuse_unknown), word(p->gemma4), word(t->whole_words));
     for (size_t i = 0; i < t->vocabulary.count; i++) {
         tsr__json_print(&p->json, "%s\n      ", i > 0 ? "," : "");
         print_spelling(p, (int32_t)i);
@@ -163,8 +173,13 @@ static void print_tokenizer(printer *p)
     print_added(p);
     print_pre_tokenizer(p);
     print_post_processor(p);
-    tsr__json_print(&p->json, "  \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": "
-                              "false, \"trim_offsets\": true, \"use_regex\": false},\n");
+    tsr__json_print(&p->json,
+                    p->gemma4
+                        ? "  \"decoder\": {\"type\": \"Sequence\", \"decoders\": [{\"type\": "
+                          "\"Replace\", \"pattern\": {\"String\": \"▁\"}, \"content\": \" \"}, "
+                          "{\"type\": \"ByteFallback\"}, {\"type\": \"Fuse\"}]},\n"
+                        : "  \"decoder\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, "
+                          "\"trim_offsets\": true, \"use_regex\": false},\n");
     print_model(p);
     tsr__json_print(&p->json, "}\n");
 }
@@ -244,9 +259,10 @@ static tsr_status check_writable(const tsr_tokenizer *t)
     char shown[TSR__SPELLING_TEXT];
     if (t->kind == TSR_TOKENIZER_SPM)
         return tsr__tokenizer_cannot(format, "the scores of a SentencePiece-style vocabulary");
-    if (t->kind == TSR_TOKENIZER_BPE)
+    const bool gemma4 = tsr__tokenizer_is_gemma4(t);
+    if (t->kind == TSR_TOKENIZER_BPE && !gemma4)
         return tsr__fail(TSR_ERR_UNSUPPORTED, "tokenizer: BPE over characters cannot be written");
-    for (size_t i = 0; i < t->normalizer.count; i++)
+    for (size_t i = 0; i < t->normalizer.count && !gemma4; i++)
         if (t->normalizer.steps[i].kind != TSR__NFC || i > 0)
             return tsr__tokenizer_cannot(format, "how the text is normalised");
     if (t->late.count > 0)
@@ -261,7 +277,7 @@ static tsr_status check_writable(const tsr_tokenizer *t)
                              "tokenizer: tokenizer.json cannot have token %zu, %s, which is not "
                              "UTF-8",
                              i, tsr__spelling_text(spelling, length, shown));
-        if (t->vocabulary.tokens[i].type == TSR__TOKEN_BYTE)
+        if (t->vocabulary.tokens[i].type == TSR__TOKEN_BYTE && !gemma4)
             return tsr__tokenizer_cannot(format, "that tokens are spelled <0x00> to <0xFF>, beside "
                                                  "the byte-level alphabet (byte_fallback)");
     }
@@ -294,7 +310,7 @@ static tsr_status print_files(printer *p, search *searches, char **out, size_t *
 
 tsr_status tsr__tokenizer_save_json(const tsr_tokenizer *t, char **out, size_t *size)
 {
-    printer p = {.t = t};
+    printer p = {.t = t, .gemma4 = tsr__tokenizer_is_gemma4(t)};
     TSR__TRY(check_writable(t));
     search *searches = tsr__calloc(t->vocabulary.count, sizeof *searches);
     if (searches == NULL)

@@ -18,7 +18,12 @@ tsr_status tsr__tokenizer_put_gguf(const tsr_tokenizer *tokenizer, int64_t vocab
 /* Returns whether any added token includes the spaces after it. */
 bool tsr__tokenizer_strips_right(const tsr_tokenizer *tokenizer);
 
-/* Sets *out to the text of tokenizer.json for byte-level BPE. The caller must free it. */
+/* Returns whether the tokenizer is one that GGUF files call "gemma4": merges of characters, spaces
+ * that become "▁" and nothing else, a token for each byte, and BOS before each text. */
+bool tsr__tokenizer_is_gemma4(const tsr_tokenizer *tokenizer);
+
+/* Sets *out to the text of tokenizer.json for byte-level BPE, or a tokenizer like Gemma 4's. The
+ * caller must free it. */
 tsr_status tsr__tokenizer_save_json(const tsr_tokenizer *tokenizer, char **out,
                                     size_t *size) TSR_NODISCARD;
 /* Sets *out to the text of tokenizer_config.json: special tokens and the chat template. The caller

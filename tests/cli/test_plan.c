@@ -235,7 +235,8 @@ static const struct {
     {"plan . --ranks 2 --bandwidth x",
      "tessera: plan: --bandwidth takes bytes per second, such as 50G, not 'x'\n"},
     {"plan . --ranks 2 --experts host:0",
-     "tessera: plan: --experts takes inside or whole, host or host:LAYERS, or both with a comma, "
+     "tessera: plan: --experts takes inside, whole, mixed or mixed:HOSTS, "
+     "host or host:LAYERS, or both with a comma, "
      "not 'host:0'\n"},
     {"plan . --ranks 2 --experts whole,host --bandwidth 1G",
      "tessera: plan: with --experts host, --bandwidth needs --host-bandwidth: the bytes per second "

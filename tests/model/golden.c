@@ -572,6 +572,28 @@ CASE(golden_whole_experts, "golden: folders and GGUF files of families, with who
                           .prefill = 7});
 }
 
+/* Hosts have whole experts, and their ranks parts of these. The first rank is the only one of its
+ * host, which has more experts by its rate. */
+CASE(golden_mixed_experts, "golden: gpt-oss and Mixtral, with experts mixed over hosts")
+{
+    double rates[64];
+    int hosts[64];
+    for (int r = 0; r < ranks; r++) {
+        rates[r] = r == 0 ? ranks : 1;
+        hosts[r] = r > 0;
+    }
+    const tsr_partition_params weighted = {
+        .struct_size = sizeof weighted, .kind = TSR_PARTITION_WEIGHTED, .rates = rates};
+    for (int i = 0; i < FAMILIES && ranks > 2; i++)
+        if (strcmp(families[i].name, "gptoss") == 0 || strcmp(families[i].name, "mixtral") == 0)
+            check_family(
+                &families[i],
+                &(manner){.model = *tsr_model_params(.group = group, .partition = &weighted,
+                                                     .hosts = hosts,
+                                                     .expert_division = TSR_EXPERT_DIVISION_MIXED),
+                          .prefill = 64});
+}
+
 /* Ranks of two drivers in the mixed job; one rank has no expert of any layer. */
 CASE(golden_three, "golden: gpt-oss and Qwen 3 on three ranks, with whole experts")
 {

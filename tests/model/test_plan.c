@@ -262,9 +262,34 @@ START_TEST(experts_are_planned)
     ck_assert_uint_eq(three[0].expert_bytes,
                       4 * 8 * (2 * 16 * 2 * 17 + 64 * 16 * 2 + (16 + 16 + 64) * 2));
     ck_assert_error(
-        plan_model(GPT_OSS, tsr_model_plan_params(.expert_division = (tsr_expert_division)3), NULL,
+        plan_model(GPT_OSS, tsr_model_plan_params(.expert_division = (tsr_expert_division)4), NULL,
                    &one, NULL),
-        TSR_ERR_INVALID, "model: expert_division is 3, which is not a tsr_expert_division");
+        TSR_ERR_INVALID, "model: expert_division is 4, which is not a tsr_expert_division");
+}
+END_TEST
+
+/* Hosts have whole experts, and their ranks parts of these, in whole blocks of 32 features. */
+START_TEST(experts_mixed_over_hosts)
+{
+    tsr_model_rank_plan three[3];
+    const int hosts[] = {0, 1, 1}, wrong[] = {0, 3, 1};
+    const double rates[] = {2, 1, 1};
+    const tsr_partition_params weighted = {
+        .struct_size = sizeof weighted, .kind = TSR_PARTITION_WEIGHTED, .rates = rates};
+    tsr_model_plan_params params = {.struct_size = sizeof params,
+                                    .ranks = 3,
+                                    .partition = &weighted,
+                                    .hosts = hosts,
+                                    .expert_division = TSR_EXPERT_DIVISION_MIXED,
+                                    .context = 8};
+    ck_assert_ok(plan_model(GPT_OSS, &params, NULL, three, NULL));
+    for (int r = 0; r < 3; r++) {
+        ck_assert_int_eq(three[r].experts, 4);
+        ck_assert_int_eq(three[r].expert_hidden, r == 0 ? 32 : 16);
+    }
+    params.hosts = wrong;
+    ck_assert_error(plan_model(GPT_OSS, &params, NULL, three, NULL), TSR_ERR_INVALID,
+                    "model: hosts: rank 1 is in team 3; 0 to 2 are possible");
 }
 END_TEST
 
@@ -502,6 +527,7 @@ TESTS(model_plan)
     tcase_add_test(tests, experts_are_planned);
     tcase_add_test(tests, experts_by_rates);
     tcase_add_test(tests, experts_by_memory);
+    tcase_add_test(tests, experts_mixed_over_hosts);
     tcase_add_test(tests, shared_keys);
     tcase_add_test(tests, experts_on_the_host);
     tcase_add_test(tests, delta_nets_are_planned);

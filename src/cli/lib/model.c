@@ -103,9 +103,32 @@ static bool add_experts(void *out, const char *value)
         experts->host = (int)layers;
         return good;
     }
-    const bool inside = strcmp(value, "inside") == 0;
-    experts->division = inside ? TSR_EXPERT_DIVISION_INSIDE : TSR_EXPERT_DIVISION_WHOLE;
-    return inside || strcmp(value, "whole") == 0;
+    static const char *const names[] = {[TSR_EXPERT_DIVISION_INSIDE] = "inside",
+                                        [TSR_EXPERT_DIVISION_WHOLE] = "whole",
+                                        [TSR_EXPERT_DIVISION_MIXED] = "mixed"};
+    for (size_t i = 1; i < sizeof names / sizeof *names; i++)
+        if (strcmp(value, names[i]) == 0) {
+            experts->division = (tsr_expert_division)i;
+            return true;
+        }
+    int64_t hosts = 0;
+    if (strncmp(value, "mixed:", 6) != 0 ||
+        !cli_read_integer(value + 6, 1, TSR_MODEL_PLAN_MAX_RANKS, &hosts))
+        return false;
+    experts->division = TSR_EXPERT_DIVISION_MIXED;
+    experts->hosts = (int)hosts;
+    return true;
+}
+
+int *cli_experts_hosts(const cli_experts *experts, int stages, int ranks)
+{
+    const int each = ranks / stages;
+    if (experts->hosts == 0)
+        return NULL;
+    int *hosts = cli_alloc((size_t)ranks, sizeof *hosts);
+    for (int r = 0; r < ranks; r++)
+        hosts[r] = (int)((int64_t)(r % each) * experts->hosts / each);
+    return hosts;
 }
 
 bool cli_read_experts(void *user, const char *text, char *problem, size_t size)
@@ -114,7 +137,9 @@ bool cli_read_experts(void *user, const char *text, char *problem, size_t size)
     if (read_list(text, add_experts, user))
         return true;
     snprintf(problem, size,
-             "takes inside or whole, host or host:LAYERS, or both with a comma, not '%.80s'", text);
+             "takes inside, whole, mixed or mixed:HOSTS, host or host:LAYERS, or both with a "
+             "comma, not '%.80s'",
+             text);
     return false;
 }
 

@@ -139,6 +139,9 @@ void cli_stages_divide(cli_stages *s, const tsr_comm *job, tsr_model_params *out
     out->stage_layers = s->layers.values;
     out->expert_division = s->experts.division;
     out->host_experts = s->experts.host;
+    free(s->hosts);
+    s->hosts = cli_experts_hosts(&s->experts, stages, ranks);
+    out->hosts = s->hosts;
     if (s->memory.count > 0)
         out->memory_bytes = s->memory.values[s->memory.count == 1 ? 0 : tsr_comm_rank(job)];
     if (s->rates.count == 0)

@@ -19,6 +19,7 @@ typedef struct cli_stages {
     cli_experts experts; /* --experts */
     /* set by cli_stages_divide */
     tsr_partition_params partition;
+    int *hosts;           /* as in tsr_model_params */
     double *stage_speeds; /* [stages]: the sums of rates */
 } cli_stages;
 

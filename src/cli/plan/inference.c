@@ -349,21 +349,22 @@ static tsr_status compute(const char *path, const plan_options *o, result *r)
                                             .kind = r->given.rates ? TSR_PARTITION_WEIGHTED
                                                                    : TSR_PARTITION_UNEVEN,
                                             .rates = r->given.rates};
-    const tsr_status status = tsr_model_file_open(path, &r->file);
+    tsr_status status = tsr_model_file_open(path, &r->file);
+    int *hosts = cli_experts_hosts(&o->experts, r->stages, r->given.count);
     r->config = tsr_model_file_config(r->file);
-    return status != TSR_OK
-               ? status
-               : tsr_model_plan(
-                     r->file,
-                     tsr_model_plan_params(.ranks = r->given.count, .dtype = o->dtype,
-                                           .partition = &partition, .context = o->context,
-                                           .sequences = (int)o->sequences,
-                                           .cache_dtype = o->cache_dtype, .stages = r->stages,
-                                           .stage_layers = o->layers.values,
-                                           .stage_rates = r->stage_rates,
-                                           .expert_division = o->experts.division,
-                                           .host_experts = o->experts.host),
-                     r->given.memory, r->ranks, r->given.memory ? &r->fit : NULL);
+    if (status == TSR_OK)
+        status = tsr_model_plan(
+            r->file,
+            tsr_model_plan_params(.ranks = r->given.count, .dtype = o->dtype,
+                                  .partition = &partition, .context = o->context,
+                                  .sequences = (int)o->sequences, .cache_dtype = o->cache_dtype,
+                                  .stages = r->stages, .stage_layers = o->layers.values,
+                                  .stage_rates = r->stage_rates,
+                                  .expert_division = o->experts.division, .hosts = hosts,
+                                  .host_experts = o->experts.host),
+            r->given.memory, r->ranks, r->given.memory ? &r->fit : NULL);
+    free(hosts);
+    return status;
 }
 
 int plan_inference(const char *path, const plan_options *o)

@@ -71,9 +71,11 @@ static const cli_option options[] = {
      "within their memory; inference)",
      .read = cli_read_layers, .user = &chosen.layers},
     {"experts", "HOW",
-     "ranks have a part of each expert (inside) or some experts (whole) (default: inside, unless "
+     "ranks have a part of each expert (inside) or some experts (whole), or hosts some and their "
+     "ranks parts of these (mixed) (default: inside, unless "
      "its quantisation blocks make the parts too unequal); host, or host:LAYERS for the first "
-     "layers, keeps experts in the host's memory, also as whole,host (inference)",
+     "layers, keeps experts in the host's memory, also as whole,host; mixed:HOSTS says how many "
+     "hosts there are (inference)",
      .read = cli_read_experts, .user = &chosen.experts},
     {"bandwidth", "B,B,...",
      "bytes per second that each rank reads from its memory, such as 50G; predicts the generation "

@@ -64,6 +64,7 @@ static tsr_status find_ranks(const tsr__model_plan *plan, const tsr_model_plan_p
     p.partition = &even;
     p.stage_layers = NULL;
     p.stage_rates = NULL;
+    p.hosts = NULL; /* of other ranks */
     for (int n = params->ranks + step; n <= TSR_MODEL_PLAN_MAX_ADVICE; n += step) {
         uint64_t lacks = 0;
         int rank;

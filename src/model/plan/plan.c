@@ -11,6 +11,7 @@
 #include "model/config/config.h"
 #include "model/file.h"
 #include "model/generate/generator.h"
+#include "parallel/internal.h"
 #include "tensor/dtype.h"
 
 /* Parameters ----------------------------------------------------------------------------------- */
@@ -95,19 +96,46 @@ static void take_heads(const tsr_model_layer *layer, bool by_kv_heads, const tsr
         range->count == 0 ? 0 : (range->start + range->count - 1) / group + 1 - out->kv_heads.start;
 }
 
-/* Divides the MLP or the experts of a kind of layer. */
+/* Divides experts over the hosts, and each of them over the ranks of its host. `ranges` is scratch
+ * memory. */
+static tsr_status divide_mixed(const tsr__kept *kept, const tsr_model_experts *experts,
+                               const tsr_partition_params *partition, const int *hosts,
+                               uint64_t align, tsr_shard_range *ranges, share *shares)
+{
+    const int ranks = kept->ranks, kinds = kept->config->kind_count;
+    tsr_partition_params aligned = *partition;
+    int *one = tsr__calloc((size_t)ranks, sizeof *one);
+    tsr_shard_range *inside = tsr__calloc((size_t)ranks, sizeof *inside);
+    aligned.align = align;
+    const tsr_status status =
+        one && inside ? tsr__teams_divide(ranks, hosts ? hosts : one, &aligned, experts->count,
+                                          experts->hidden, ranges, inside)
+                      : TSR_ERR_NO_MEMORY;
+    for (int r = 0; status == TSR_OK && r < ranks; r++) {
+        shares[(size_t)r * (size_t)kinds].experts = ranges[r];
+        shares[(size_t)r * (size_t)kinds].hidden = inside[r];
+    }
+    tsr__free(one);
+    tsr__free(inside);
+    return status == TSR_OK ? TSR_OK : tsr__fail_context(status, "model: hosts");
+}
+
+/* Divides the MLP or the experts of a kind of layer. `hosts` are those of the ranks, or NULL. */
 static tsr_status divide_hidden(const tsr__kept *kept, const tsr__weights *weights, int kind,
-                                const tsr_partition_params *partition, const uint64_t *limits,
-                                tsr_shard_range *ranges, share *shares)
+                                const tsr_partition_params *partition, const int *hosts,
+                                const uint64_t *limits, tsr_shard_range *ranges, share *shares)
 {
     const tsr_model_experts *experts = kept->config->kinds[kind]->experts;
     const int ranks = kept->ranks, kinds = kept->config->kind_count;
     tsr__kept_hidden hidden;
     uint64_t align_shared = 0, align_mlp = 0;
     TSR__TRY(tsr__kept_divide_hidden(kept, weights, kind, &hidden));
-    TSR__TRY(divide_within(hidden.length, ranks, partition, hidden.align,
-                           hidden.whole_experts ? limits : NULL, ranges));
-    for (int r = 0; r < ranks; r++) {
+    if (hidden.mixed)
+        TSR__TRY(divide_mixed(kept, experts, partition, hosts, hidden.align, ranges, shares));
+    else
+        TSR__TRY(divide_within(hidden.length, ranks, partition, hidden.align,
+                               hidden.whole_experts ? limits : NULL, ranges));
+    for (int r = 0; r < ranks && !hidden.mixed; r++) {
         share *s = &shares[(size_t)r * (size_t)kinds];
         s->hidden = s->experts = (tsr_shard_range){0};
         s->mlp = ranges[r];
@@ -158,12 +186,12 @@ static tsr_status divide_heads(const tsr__kept *kept, const tsr__weights *weight
 
 /* Divides a kind of layer over the ranks of a stage. shares[r · kinds] is that of rank r. */
 static tsr_status divide_stage(const tsr__kept *kept, const tsr__weights *weights, int kind,
-                               const tsr_partition_params *partition, const uint64_t *limits,
-                               tsr_shard_range *ranges, share *shares)
+                               const tsr_partition_params *partition, const int *hosts,
+                               const uint64_t *limits, tsr_shard_range *ranges, share *shares)
 {
     const int ranks = kept->ranks, kinds = kept->config->kind_count;
     TSR__TRY(divide_heads(kept, weights, kind, partition, ranges, shares));
-    TSR__TRY(divide_hidden(kept, weights, kind, partition, limits, ranges, shares));
+    TSR__TRY(divide_hidden(kept, weights, kind, partition, hosts, limits, ranges, shares));
     TSR__TRY(divide(kept->config->vocabulary, ranks, partition, 0, ranges));
     for (int r = 0; r < ranks; r++)
         shares[(size_t)r * (size_t)kinds].vocabulary = ranges[r];
@@ -199,7 +227,8 @@ static tsr_status divide_stages(const tsr__model_plan *plan, const tsr_model_pla
         if (p->partition->rates)
             partition.rates = p->partition->rates + first;
         for (int kind = 0; kind < d->kept.config->kind_count; kind++)
-            TSR__TRY(divide_stage(&d->kept, plan->weights, kind, &partition, d->limits, ranges,
+            TSR__TRY(divide_stage(&d->kept, plan->weights, kind, &partition,
+                                  p->hosts ? p->hosts + first : NULL, d->limits, ranges,
                                   d->shares + (size_t)first * (size_t)d->kept.config->kind_count +
                                       kind));
     }
@@ -233,6 +262,10 @@ static tsr_status division_by_rates(const tsr__model_plan *plan, const tsr_model
     *out = (division){0};
     TSR__TRY(check_cache(plan->weights->config, p));
     TSR__TRY(tsr__kept_choose(plan->weights, each, p->dtype, p->expert_division, &out->kept));
+    for (int first = 0; p->hosts && first < p->ranks; first += each) {
+        const int team = tsr__teams_largest(each, p->hosts + first);
+        out->kept.team = team > out->kept.team ? team : out->kept.team;
+    }
     tsr_shard_range *ranges = tsr__calloc((size_t)each, sizeof *ranges);
     out->shares = tsr__calloc((size_t)p->ranks,
                               (size_t)plan->weights->config->kind_count * sizeof *out->shares);

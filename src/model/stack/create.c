@@ -131,6 +131,7 @@ static tsr_status create_block(tsr_stack *s, const tsr__stack_options *o, uint64
                                     .shared_size = e->shared_hidden,
                                     .shared_gate = e->shared_gate,
                                     .whole_experts = division.whole_experts,
+                                    .teams = division.teams,
                                     .partition = &hidden,
                                     .shared_partition = &shared,
                                     .init = &init,

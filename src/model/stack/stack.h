@@ -74,6 +74,7 @@ typedef struct tsr__kind_division {
     uint64_t heads, hidden, shared;
     uint64_t mlp; /* of the hidden features of an MLP beside experts */
     bool whole_experts;
+    const int *teams;              /* [ranks], as in tsr_moe_params; or NULL */
     const uint64_t *expert_limits; /* [ranks]: the most whole experts of each; NULL: no limits */
 } tsr__kind_division;
 

@@ -37,7 +37,7 @@ tsr_status tsr__kept_choose(const tsr__weights *weights, int ranks, tsr_dtype wa
                  "model: weights cannot be kept as %s; f32, f16, bf16 and block formats that "
                  "tsr_quantize supports are possible",
                  tsr_dtype_name(wanted));
-    TSR__REQUIRE((unsigned)experts <= TSR_EXPERT_DIVISION_WHOLE,
+    TSR__REQUIRE((unsigned)experts <= TSR_EXPERT_DIVISION_MIXED,
                  "model: expert_division is %d, which is not a tsr_expert_division", (int)experts);
     *out = (tsr__kept){.config = weights->config,
                        .ranks = ranks,
@@ -159,6 +159,13 @@ tsr_status tsr__kept_divide_hidden(const tsr__kept *k, const tsr__weights *weigh
                            experts ? "mlp.experts.down.weight" : "mlp.down.weight", &block));
     *out = (tsr__kept_hidden){.length = experts ? experts->hidden : layer->hidden};
     out->align = align_units(k, out->length, 1, block);
+    if (experts && k->experts == TSR_EXPERT_DIVISION_MIXED) {
+        tsr__kept team = *k;
+        team.ranks = k->team > 0 ? k->team : k->ranks;
+        out->mixed = true;
+        out->align = align_units(&team, out->length, 1, block);
+        return TSR_OK;
+    }
     if (!experts || k->experts == TSR_EXPERT_DIVISION_INSIDE)
         return TSR_OK;
     out->whole_experts =

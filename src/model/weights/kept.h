@@ -7,6 +7,7 @@
 typedef struct tsr__kept {
     const tsr_model_config *config;
     int ranks;
+    int team; /* ranks of the host with the most ranks, for TSR_EXPERT_DIVISION_MIXED; 0: all */
     tsr_dtype matrices; /* the dtype of all matrices, as far as possible; 0: as in the files */
     tsr_expert_division experts;
     /* Delta nets keep the tiled order of heads that the files have, because blocks of the output
@@ -42,6 +43,7 @@ tsr_status tsr__kept_align_mlp(const tsr__kept *kept, const tsr__weights *weight
 /* How the MLP or the experts of a kind of layer are divided. */
 typedef struct tsr__kept_hidden {
     bool whole_experts; /* ranks have whole experts, not a part of each */
+    bool mixed;         /* hosts have whole experts, and their ranks a part of these */
     int64_t length;     /* what is divided: experts or hidden features */
     uint64_t align;     /* of the partition, with which each rank gets whole blocks; 0: too few */
 } tsr__kept_hidden;

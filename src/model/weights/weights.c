@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "model/config/config.h"
 #include "model/weights/elements.h"
+#include "parallel/internal.h"
 #include "tensor/check.h"
 #include "tensor/dtype.h"
 
@@ -860,7 +861,9 @@ tsr_status tsr__weight_of(const tsr__weights *w, int layer, const char *ours,
         part->experts = p->global_shape[0];
         dim = p->shard_dim < 0 ? 2 : p->shard_dim - 1;
     }
-    if (part->of_experts && dim < 0) {
+    const bool in_team =
+        part->of_experts && tsr__parameter_in_team(p, &part->first_expert, &part->experts);
+    if (part->of_experts && dim < 0 && !in_team) {
         part->first_expert = p->offset;
         part->experts = p->length;
     } else if (dim == 0) {

@@ -23,6 +23,7 @@
  *     moe_forward.c           its forward pass
  *     moe_backward.c          its backward pass
  *     moe_adapters.c          low-rank adapters of its experts
+ *     teams.c                 divides experts over teams of ranks
  *     moe_exchange.c          sends tokens to the data-parallel ranks that have their experts
  *     overlapped_product.c    a product whose chunks are summed over the ranks while the device
  *                             computes the next chunk
@@ -73,7 +74,11 @@ typedef struct tsr__layer_parameter {
     char *name;
     bool divisible;           /* data-parallel ranks may divide it */
     tsr__over_data over_data; /* `seen` has memory for this rank's part only */
-    const int64_t *sizes;     /* [ranks]: the sizes of the ranks' shards along shard_dim */
+    /* a parameter of experts, of which the rank's team has these only: `seen` has memory for them
+     */
+    bool in_team;
+    int64_t team_first, team_count;
+    const int64_t *sizes; /* [ranks]: the sizes of the ranks' shards along shard_dim */
     tsr_dtype grad_dtype;
     /* The values in `grad` are not valid and count as 0. The next gradient overwrites them. */
     bool grad_empty;
@@ -303,6 +308,8 @@ static inline void tsr__parameter_shape_here(const tsr__layer_parameter *paramet
 {
     const tsr__over_data *over = &parameter->over_data;
     tsr__parameter_shape(parameter, shape);
+    if (parameter->in_team)
+        shape[0] = parameter->team_count;
     if (over->group)
         shape[0] = over->sizes[tsr_group_rank(over->group)];
 }

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/struct_size.h"
+#include "parallel/internal.h"
 #include "parallel/layers/norm_layer.h"
 
 static void finish_moe(tsr_layer *layer)
@@ -70,6 +71,15 @@ static tsr_status add_parameter(tsr__moe *m, tsr__moe_parameter which, tsr__para
     return tsr__parameter_add(&m->base, &spec);
 }
 
+/* Gives a parameter of experts memory for those of this rank's team only. */
+static void set_team(const tsr__moe *m, tsr__moe_parameter which)
+{
+    tsr__layer_parameter *p = m->base.parameter[m->index[which]];
+    p->in_team = m->in_teams;
+    p->team_first = m->first;
+    p->team_count = m->count;
+}
+
 /* Adds the weight and the bias of one of the three matrices of all experts. */
 static tsr_status add_matrix(tsr__moe *m, tsr__moe_parameter which, const tsr__parameter_spec *base,
                              int64_t rows, int64_t columns, int inside, const char *const names[2],
@@ -86,13 +96,16 @@ static tsr_status add_matrix(tsr__moe *m, tsr__moe_parameter which, const tsr__p
     spec.division = &m->division;
     spec.divisible = m->divisible;
     TSR__TRY(add_parameter(m, which, spec, names[0]));
+    set_team(m, which);
     if (!bias)
         return TSR_OK;
     spec.ndim = 2;
     spec.shape[2] = 0;
     spec.bias = true;
     spec.shard_dim = m->by_experts ? 0 : inside == 1 ? 1 : -1;
-    return add_parameter(m, which + 1, spec, names[1]);
+    TSR__TRY(add_parameter(m, which + 1, spec, names[1]));
+    set_team(m, which + 1);
+    return TSR_OK;
 }
 
 static tsr_status add_router(tsr__moe *m, const tsr__parameter_spec *base,
@@ -179,15 +192,45 @@ static tsr_status add_shared(tsr__moe *m, const tsr__parameter_spec *base,
     return add_parameter(m, TSR__MOE_SHARED_ROUTER, spec, "shared.router.weight");
 }
 
+static tsr_status divide_over_teams(tsr__moe *m, const tsr_moe_params *params)
+{
+    const int ranks = m->base.size, rank = m->base.rank;
+    tsr_partition_params partition;
+    TSR__REQUIRE(params->deferred && !params->whole_experts && !params->experts_over_data,
+                 "%s: teams goes with deferred, and not with whole_experts or experts_over_data",
+                 m->base.who);
+    tsr_status status = TSR__TAKE_PART(tsr_partition_params, params->partition, &partition);
+    tsr_shard_range *ranges = tsr__calloc(2 * (size_t)ranks, sizeof *ranges);
+    m->division.sizes = tsr__calloc((size_t)ranks, sizeof *m->division.sizes);
+    if (status == TSR_OK && (!ranges || !m->division.sizes))
+        status = TSR_ERR_NO_MEMORY;
+    if (status == TSR_OK)
+        status = tsr__teams_divide(ranks, params->teams, &partition, m->experts, m->hidden_size,
+                                   ranges, ranges + ranks);
+    for (int r = 0; status == TSR_OK && r < ranks; r++)
+        m->division.sizes[r] = (int64_t)ranges[ranks + r].count;
+    if (status == TSR_OK) {
+        m->first = (int64_t)ranges[rank].start;
+        m->count = (int64_t)ranges[rank].count;
+        m->division.first = (int64_t)ranges[ranks + rank].start;
+        m->division.length = (int64_t)ranges[ranks + rank].count;
+    }
+    for (int r = 0; r < rank; r++)
+        m->leads = m->leads && params->teams[r] != params->teams[rank];
+    tsr__free(ranges);
+    return status == TSR_OK ? TSR_OK : tsr__fail_context(status, "%s: teams", m->base.who);
+}
+
 static tsr_status add_parameters(tsr__moe *m, const tsr_moe_params *params)
 {
     tsr__parameter_spec spec = {.ndim = 2};
     TSR__TRY(tsr__layer_dtype(&m->base, "dtype", params->dtype, &spec.dtype));
     TSR__TRY(tsr__layer_dtype(&m->base, "grad_dtype", params->grad_dtype, &spec.grad_dtype));
     TSR__TRY(tsr__layer_init(&m->base, "init", params->init, &spec.init));
-    TSR__TRY(tsr__layer_partition(&m->base, m->by_experts ? "experts" : "hidden_size",
-                                  m->by_experts ? m->experts : m->hidden_size, "partition",
-                                  params->partition, &m->division));
+    TSR__TRY(m->in_teams ? divide_over_teams(m, params)
+                         : tsr__layer_partition(&m->base, m->by_experts ? "experts" : "hidden_size",
+                                                m->by_experts ? m->experts : m->hidden_size,
+                                                "partition", params->partition, &m->division));
     if (params->input_norm)
         TSR__TRY(add_ones(m, TSR__MOE_NORM, m->input_size, "norm.weight"));
     TSR__TRY(add_router(m, &spec, params));
@@ -205,12 +248,14 @@ static tsr_status add_parameters(tsr__moe *m, const tsr_moe_params *params)
 /* Writes the table of this rank's experts. */
 static tsr_status make_table(tsr__moe *m)
 {
-    if (!m->by_experts || m->base.size == 1)
+    if ((!m->by_experts && !m->in_teams) || m->base.size == 1)
         return TSR_OK;
+    const int64_t first = m->in_teams ? m->first : m->division.first,
+                  count = m->in_teams ? m->count : m->division.length;
     int32_t numbers[TSR_MAX_EXPERTS];
     for (int64_t e = 0; e < m->experts; e++) {
-        const int64_t here = e - m->division.first;
-        numbers[e] = here >= 0 && here < m->division.length ? (int32_t)here : -1;
+        const int64_t here = e - first;
+        numbers[e] = here >= 0 && here < count ? (int32_t)here : -1;
     }
     TSR__TRY(tsr_tensor_create(m->base.device, TSR_I32, 1, &m->experts, &m->local));
     return tsr_tensor_upload(m->base.stream, m->local, numbers,
@@ -241,6 +286,8 @@ static tsr_status init_moe(tsr__moe *m, const tsr_moe_params *params)
     m->chosen = params->experts_used;
     m->shared_size = params->shared_size;
     m->by_experts = params->whole_experts;
+    m->in_teams = params->teams != NULL;
+    m->leads = m->in_teams || m->base.rank == 0;
     m->divisible = params->experts_over_data;
     m->reduce_f32 = params->reduce_f32;
     m->activation = params->activation;

@@ -32,8 +32,11 @@ typedef enum tsr__moe_parameter {
 typedef struct tsr__moe {
     tsr_layer base;
     int64_t input_size, hidden_size, experts, chosen, shared_size;
-    bool by_experts; /* ranks have whole experts; otherwise a part of each expert */
-    bool divisible;  /* data-parallel ranks may divide the experts of this rank */
+    bool by_experts;      /* ranks have whole experts; otherwise a part of each expert */
+    bool in_teams;        /* teams have whole experts, of which ranks have a part each */
+    bool leads;           /* this rank is the first one of its team, or of all ranks */
+    int64_t first, count; /* in_teams: the experts of this rank's team */
+    bool divisible;       /* data-parallel ranks may divide the experts of this rank */
     bool reduce_f32;
     tsr_route_params route; /* without its bias */
     tsr_expert_activation activation;
@@ -55,17 +58,17 @@ static inline tsr_tensor *tsr__moe_tensor(const tsr__moe *m, tsr__moe_parameter 
 /* The number of experts, and of hidden features of an expert, of which this rank has weights. */
 static inline int64_t tsr__moe_experts_here(const tsr__moe *m)
 {
-    return m->by_experts ? m->division.length : m->experts;
+    return m->in_teams ? m->count : m->by_experts ? m->division.length : m->experts;
 }
 static inline int64_t tsr__moe_hidden_here(const tsr__moe *m)
 {
     return m->by_experts ? m->hidden_size : m->division.length;
 }
-/* Whether this rank adds the experts' output biases: one rank does if each has a part of all
- * experts. */
+/* Whether this rank adds the experts' output biases: one rank does, or one of each team, if each
+ * has a part of all experts. */
 static inline bool tsr__moe_adds_bias(const tsr__moe *m)
 {
-    return m->index[TSR__MOE_DOWN_BIAS] >= 0 && (m->by_experts || m->base.rank == 0);
+    return m->index[TSR__MOE_DOWN_BIAS] >= 0 && (m->by_experts || m->leads);
 }
 
 /* How data-parallel ranks divide this rank's experts. */

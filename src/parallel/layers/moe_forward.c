@@ -38,6 +38,7 @@ static const char *inference_only(const tsr__moe *m)
     return m->index[TSR__MOE_NORM] >= 0           ? "input_norm"
            : m->index[TSR__MOE_ROUTER_SCALE] >= 0 ? "router_norm"
            : m->index[TSR__MOE_EXPERT_SCALE] >= 0 ? "expert_scale"
+           : m->in_teams                          ? "teams"
                                                   : NULL;
 }
 
