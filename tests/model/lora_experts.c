@@ -348,6 +348,12 @@ CASE(lora_experts, "lora: adapters of whole experts, and of experts that ranks d
           "lora: experts of gpt_oss cannot have adapters, because its files have those of all "
           "experts in one tensor, model.layers.0.mlp.experts.gate_up_proj");
     tsr_model_close(&model);
+    model = open_model(PATH "qwen2moe/hf", TSR_EXPERT_DIVISION_MIXED);
+    FAILS(tsr_lora_create(
+              tsr_lora_params(.stack = tsr_model_stack(model), .targets = TSR_LORA_EXPERTS), &lora),
+          TSR_ERR_UNSUPPORTED,
+          "moe layers.0.mlp: its experts are mixed over hosts, and cannot have adapters");
+    tsr_model_close(&model);
 }
 
 /* What adapters with magnitudes cannot have. */

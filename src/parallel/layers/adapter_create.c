@@ -361,6 +361,10 @@ static tsr_status add_mixture(tsr__adapter *adapter, const tsr__adapter_part *pa
     const tsr__division *division = shared ? &m->shared_division : &m->division;
     const int64_t experts = shared ? 0 : m->experts;
     const int first = shared ? 0 : 1; /* the dimension of rows */
+    if (!shared && m->in_teams)
+        return tsr__fail(TSR_ERR_UNSUPPORTED,
+                         "%s: its experts are mixed over hosts, and cannot have adapters",
+                         m->base.who);
     for (int half = 0; half < 2; half++)
         for (int i = 0; i < adapter->count; i++) {
             const int which = adapter->part[i].block;
