@@ -113,7 +113,7 @@ typedef struct tsr_model_layer {
     /* A gated delta net in place of attention. All fields that describe attention are then 0. NULL:
      * the layer has attention. */
     const tsr_model_delta_net *delta_net;
-    bool output_gate; /* attention has a gate of its output, as in transformer.h */
+    bool output_gate;                /* attention has a gate of its output, as in transformer.h */
     bool value_norm, keys_as_values; /* as in tsr_self_attention_params */
     /* The layer has no keys and values: it uses those of the last layer before it with the same
      * `window`, heads and head_dim that has its own. Both must be in one stage. */
@@ -251,8 +251,8 @@ typedef struct tsr_model_params {
      * read so far and will read in total. NULL: not called. */
     void (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
     void *user;
-    /* How experts are divided, in the proportions that `partition` says. With one stage, ranks that
-     * have too little memory for their share of whole experts leave some to others. Tokens do not
+    /* How experts are divided, in the proportions that `partition` says. Ranks that have too little
+     * memory for their share of whole experts leave some to others of their stage. Tokens do not
      * depend on it. */
     tsr_expert_division expert_division;
     /* With adapters that are trained (lora.h): blocks keep only their inputs for the backward pass,

@@ -50,6 +50,7 @@ tsr_status tsr_model_get_stats(const tsr_model *model, tsr_model_stats *out)
 /* Creates the layers of this stage, without memory; see memory.c. */
 static tsr_status create_layers(tsr_model *m, const tsr__weights *weights)
 {
+    const size_t ranks = (size_t)tsr_group_size(m->group);
     tsr__kind_division divisions[TSR_MODEL_MAX_LAYER_KINDS];
     for (int kind = 0; kind < m->config->kind_count; kind++) {
         tsr__kind_division *d = &divisions[kind];
@@ -62,7 +63,10 @@ static tsr_status create_layers(tsr_model *m, const tsr__weights *weights)
         d->whole_experts = hidden.whole_experts;
         d->teams =
             hidden.mixed ? m->hosts + (size_t)m->stage * (size_t)tsr_group_size(m->group) : NULL;
-        d->expert_limits = hidden.whole_experts ? m->expert_limits : NULL;
+        d->expert_limits = hidden.whole_experts && m->expert_limits
+                               ? m->expert_limits + (size_t)kind * ranks * (size_t)m->stage_count +
+                                     ranks * (size_t)m->stage
+                               : NULL;
     }
     return tsr__stack_create(&(tsr__stack_options){.config = m->config,
                                                    .group = m->group,

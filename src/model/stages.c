@@ -152,7 +152,7 @@ static tsr_status divide(tsr_model *m, const tsr__model_plan *plan, const tsr_mo
     TSR__TRY(tsr__model_plan_divide(plan, p, m->memory_bytes, layers));
     TSR__TRY(tsr__model_plan_ranks(plan, p, layers, held));
     TSR__TRY(tsr__model_plan_require(plan, p, m->memory_bytes, held));
-    TSR__TRY(tsr__model_plan_limits(plan, p, &m->expert_limits));
+    TSR__TRY(tsr__model_plan_limits(plan, p, layers, &m->expert_limits));
     take_layers(m, layers);
     return TSR_OK;
 }

@@ -268,6 +268,72 @@ START_TEST(experts_are_planned)
 }
 END_TEST
 
+/* The same in a stage of several, and in layers with different numbers of experts. */
+START_TEST(experts_by_memory_of_stages_and_kinds)
+{
+    tsr_model_rank_plan even[4], moved[4];
+    tsr_model_fit fit;
+    const int layers[] = {2, 2};
+    const tsr_model_plan_params params = {.struct_size = sizeof params,
+                                          .ranks = 4,
+                                          .stages = 2,
+                                          .stage_layers = layers,
+                                          .expert_division = TSR_EXPERT_DIVISION_WHOLE,
+                                          .context = 8};
+    ck_assert_ok(plan_model(GPT_OSS, &params, NULL, even, NULL));
+    const uint64_t each = even[3].expert_bytes / 4;
+    const uint64_t memory[] = {even[0].total_bytes, even[1].total_bytes, even[2].total_bytes + each,
+                               even[3].total_bytes - each};
+    ck_assert_ok(plan_model(GPT_OSS, &params, memory, moved, &fit));
+    ck_assert_int_eq(fit.rank, -1);
+    for (int r = 0; r < 4; r++)
+        ck_assert_int_eq(moved[r].experts, r == 2 ? 5 : r == 3 ? 3 : 4);
+    tsr_rope_params rope = {.struct_size = sizeof rope, .rotary_dim = 8};
+    const tsr_model_experts few = {.struct_size = sizeof few, .count = 4, .used = 2, .hidden = 64},
+                            many = {
+                                .struct_size = sizeof many, .count = 12, .used = 2, .hidden = 32};
+    tsr_model_layer kinds[2] = {{.struct_size = sizeof kinds[0],
+                                 .heads = 2,
+                                 .kv_heads = 2,
+                                 .head_dim = 8,
+                                 .rope = &rope,
+                                 .qk_norm = TSR_QK_NORM_HEADS,
+                                 .gated = true,
+                                 .activation = TSR_ACT_SILU,
+                                 .experts = &few}};
+    kinds[1] = kinds[0];
+    kinds[1].experts = &many;
+    const tsr_model_config config = {.struct_size = sizeof config,
+                                     .architecture = "qwen3_moe",
+                                     .layers = 2,
+                                     .width = 16,
+                                     .vocabulary = 32,
+                                     .context = 64,
+                                     .norm_epsilon = 1e-5,
+                                     .norm = TSR_NORM_RMS,
+                                     .bos = -1,
+                                     .kind_count = 2,
+                                     .kinds =
+                                         (const tsr_model_layer *const[]){&kinds[0], &kinds[1]},
+                                     .layer_kinds = (const uint16_t[]){0, 1}};
+    const tsr_model_plan_params two = {.struct_size = sizeof two,
+                                       .ranks = 2,
+                                       .expert_division = TSR_EXPERT_DIVISION_WHOLE,
+                                       .context = 8};
+    tsr_model_file *file = NULL;
+    ck_assert_ok(tsr_model_file_open_random(&config, TSR_F32, 1, &file));
+    ck_assert_ok(tsr_model_plan(file, &two, NULL, even, NULL));
+    ck_assert_int_eq(even[0].experts, 2);
+    const uint64_t quarter = even[0].expert_bytes / 2;
+    const uint64_t uneven[] = {even[0].total_bytes - quarter, even[1].total_bytes + quarter};
+    ck_assert_ok(tsr_model_plan(file, &two, uneven, moved, &fit));
+    ck_assert_int_eq(fit.rank, -1);
+    ck_assert(moved[0].experts == 1 && moved[1].experts == 3); /* of the layer with 4 */
+    ck_assert_uint_eq(moved[0].total_bytes, uneven[0]);
+    tsr_model_file_close(&file);
+}
+END_TEST
+
 /* Hosts have whole experts, and their ranks parts of these, in whole blocks of 32 features. */
 START_TEST(experts_mixed_over_hosts)
 {
@@ -527,6 +593,7 @@ TESTS(model_plan)
     tcase_add_test(tests, experts_are_planned);
     tcase_add_test(tests, experts_by_rates);
     tcase_add_test(tests, experts_by_memory);
+    tcase_add_test(tests, experts_by_memory_of_stages_and_kinds);
     tcase_add_test(tests, experts_mixed_over_hosts);
     tcase_add_test(tests, shared_keys);
     tcase_add_test(tests, experts_on_the_host);

@@ -201,8 +201,9 @@ static tsr_status divide_stage(const tsr__kept *kept, const tsr__weights *weight
 /* The shares of all ranks, and the dtypes of their weights. */
 typedef struct division {
     tsr__kept kept;
-    share *shares;    /* [ranks][kinds of layers] */
-    uint64_t *limits; /* [ranks]: the most whole experts of a layer for each rank; NULL: none */
+    share *shares; /* [ranks][kinds of layers] */
+    /* [kinds of layers][ranks]: the most whole experts for each rank; NULL: no limits */
+    uint64_t *limits;
 } division;
 
 /* Returns what a rank has of a layer; of layer −1, what is divided outside layers. */
@@ -227,10 +228,10 @@ static tsr_status divide_stages(const tsr__model_plan *plan, const tsr_model_pla
         if (p->partition->rates)
             partition.rates = p->partition->rates + first;
         for (int kind = 0; kind < d->kept.config->kind_count; kind++)
-            TSR__TRY(divide_stage(&d->kept, plan->weights, kind, &partition,
-                                  p->hosts ? p->hosts + first : NULL, d->limits, ranges,
-                                  d->shares + (size_t)first * (size_t)d->kept.config->kind_count +
-                                      kind));
+            TSR__TRY(divide_stage(
+                &d->kept, plan->weights, kind, &partition, p->hosts ? p->hosts + first : NULL,
+                d->limits ? d->limits + (size_t)kind * (size_t)p->ranks + first : NULL, ranges,
+                d->shares + (size_t)first * (size_t)d->kept.config->kind_count + kind));
     }
     return TSR_OK;
 }
@@ -542,68 +543,130 @@ static void plan_rank(const tsr__model_plan *plan, const tsr_model_plan_params *
     out->total_bytes = out->weight_bytes + out->cache_bytes;
 }
 
-/* Returns the number of experts of each layer that has any, if these are whole on ranks and equally
- * many in all layers; otherwise 0. */
-static int64_t whole_experts(const tsr__model_plan *plan, const division *d)
+/* Some consecutive layers of a stage's ranks. */
+typedef struct stretch {
+    int first_rank, ranks, first_layer, layers;
+} stretch;
+
+/* Returns the bytes of all experts of these layers if one rank has them. */
+static uint64_t all_expert_bytes(const tsr__model_plan *plan, const tsr_model_plan_params *p,
+                                 const division *d, const stretch *of)
 {
     const tsr_model_config *c = d->kept.config;
-    int64_t count = 0;
+    tsr_model_rank_plan sum = {0};
+    for (size_t i = 0; i < plan->count; i++) {
+        const tsr__planned *item = &plan->items[i];
+        if (item->experts == 0 || item->layer < of->first_layer ||
+            item->layer >= of->first_layer + of->layers)
+            continue;
+        share all = *share_of(d, of->first_rank, item->layer);
+        all.experts =
+            (tsr_shard_range){.count = (uint64_t)tsr__config_layer(c, item->layer)->experts->count};
+        add_item(&d->kept, item, &all, p, (ends){0}, &sum);
+    }
+    return sum.expert_bytes;
+}
+
+/* Sets the limits of a kind of layer from room[ranks], the part of all experts that the memory of
+ * each rank holds. Returns whether a rank has more by its rate; if all ranks together have no room,
+ * sets *lacks. */
+static bool limit_kind(const tsr_model_plan_params *p, const division *d, const stretch *of,
+                       int kind, const double *room, bool *lacks, uint64_t *limits)
+{
+    const uint64_t count = (uint64_t)d->kept.config->kinds[kind]->experts->count;
+    const double *rates = p->partition->rates;
+    uint64_t sum = 0;
+    bool exceeds = false;
+    for (int i = 0; i < of->ranks; i++) {
+        const int r = of->first_rank + i;
+        const double held = room[i] * (double)count;
+        limits[r] = rates && rates[r] == 0 ? 0 : held >= (double)count ? count : (uint64_t)held;
+        sum += limits[r];
+        exceeds =
+            exceeds || d->shares[r * d->kept.config->kind_count + kind].experts.count > limits[r];
+    }
+    *lacks = *lacks || sum < count;
+    return exceeds;
+}
+
+/* Computes how many experts of each kind of layer the memory of a stage's ranks holds, in
+ * limits[kinds][ranks], which has the numbers of experts where memory limits nothing. Returns
+ * whether memory changes the division by rates. */
+static tsr_status limit_stage(const tsr__model_plan *plan, const tsr_model_plan_params *p,
+                              const division *d, const stretch *of, uint64_t *limits, bool *changes)
+{
+    const tsr_model_config *c = d->kept.config;
+    const uint64_t all = all_expert_bytes(plan, p, d, of);
+    bool exceeds = false, lacks = false, there[TSR_MODEL_MAX_LAYER_KINDS] = {false};
+    double *room = tsr__calloc((size_t)of->ranks, sizeof *room);
+    if (!room)
+        return TSR_ERR_NO_MEMORY;
+    for (int i = 0; i < of->ranks; i++) {
+        tsr_model_rank_plan held = {.first_layer = of->first_layer, .layers = of->layers};
+        plan_rank(plan, p, d, of->first_rank + i, &held);
+        const uint64_t memory = plan->memory_bytes[of->first_rank + i],
+                       fixed = held.total_bytes - held.expert_bytes;
+        room[i] = memory == 0 || all == 0 ? 1
+                  : memory > fixed        ? (double)(memory - fixed) / (double)all
+                                          : 0;
+    }
+    for (int i = of->first_layer; i < of->first_layer + of->layers; i++)
+        there[c->layer_kinds[i]] = c->kinds[c->layer_kinds[i]]->experts != NULL;
+    for (int kind = 0; kind < c->kind_count; kind++)
+        if (there[kind])
+            exceeds |=
+                limit_kind(p, d, of, kind, room, &lacks, limits + (size_t)kind * (size_t)p->ranks);
+    for (int kind = 0; kind < c->kind_count; kind++)
+        for (int i = 0; i < of->ranks && c->kinds[kind]->experts && (!there[kind] || lacks); i++)
+            limits[(size_t)kind * (size_t)p->ranks + (size_t)(of->first_rank + i)] =
+                (uint64_t)c->kinds[kind]->experts->count;
+    tsr__free(room);
+    *changes = *changes || (exceeds && !lacks);
+    return TSR_OK;
+}
+
+/* Returns whether all experts are whole on ranks. */
+static bool has_whole_experts(const tsr__model_plan *plan, const division *d)
+{
+    const tsr_model_config *c = d->kept.config;
+    bool any = false;
     for (int kind = 0; kind < c->kind_count; kind++) {
-        const tsr_model_experts *experts = c->kinds[kind]->experts;
         tsr__kept_hidden hidden;
-        if (!experts)
+        if (!c->kinds[kind]->experts)
             continue;
         if (tsr__kept_divide_hidden(&d->kept, plan->weights, kind, &hidden) != TSR_OK ||
-            !hidden.whole_experts || (count > 0 && count != experts->count))
-            return 0;
-        count = experts->count;
+            !hidden.whole_experts)
+            return false;
+        any = true;
     }
-    return count;
+    return any;
 }
 
-/* Computes how many experts of each layer the memory of each rank holds. Returns whether a rank has
- * more of them by its rate, and all ranks together have room for `count`. */
-static bool find_limits(const tsr__model_plan *plan, const tsr_model_plan_params *p,
-                        const division *d, uint64_t count, uint64_t *limits)
-{
-    const tsr_model_config *c = d->kept.config;
-    uint64_t each = 0, sum = 0;
-    bool exceeds = false;
-    for (int pass = 0; pass < 2; pass++) /* the first finds the bytes of one expert of each layer */
-        for (int r = 0; r < p->ranks; r++) {
-            tsr_model_rank_plan held = {.layers = c->layers};
-            plan_rank(plan, p, d, r, &held);
-            const uint64_t own = (uint64_t)held.experts, memory = plan->memory_bytes[r],
-                           fixed = held.total_bytes - held.expert_bytes;
-            if (pass == 0) {
-                each = own > 0 ? held.expert_bytes / own : each;
-                continue;
-            }
-            const double *rates = p->partition->rates;
-            limits[r] = rates && rates[r] == 0     ? 0
-                        : each == 0 || memory == 0 ? count
-                        : memory > fixed           ? tsr__min_u64((memory - fixed) / each, count)
-                                                   : 0;
-            exceeds = exceeds || own > limits[r];
-            sum += limits[r];
-        }
-    return exceeds && sum >= count;
-}
-
-/* Divides by rates. If ranks of the only stage have whole experts, and one has too little memory
- * for its share of them, others that have room get more. Call division_finish afterwards, also
- * after an error. */
+/* Divides by rates. If ranks have whole experts, and one has too little memory for its share of
+ * those of its stage, others of the stage that have room get more. layers[stages]; NULL: they are
+ * not known yet, and with several stages experts are divided by rates only. Call division_finish
+ * afterwards, also after an error. */
 static tsr_status division_init(const tsr__model_plan *plan, const tsr_model_plan_params *p,
-                                division *out)
+                                const int *layers, division *out)
 {
+    const tsr_model_config *c = plan->weights->config;
+    const int each = p->ranks / p->stages;
+    bool changes = false;
     TSR__TRY(division_by_rates(plan, p, out));
-    const int64_t count = p->stages == 1 && plan->memory_bytes ? whole_experts(plan, out) : 0;
-    if (count == 0)
+    if (!plan->memory_bytes || (p->stages > 1 && !layers) || !has_whole_experts(plan, out))
         return TSR_OK;
-    uint64_t *limits = tsr__calloc((size_t)p->ranks, sizeof *limits);
+    uint64_t *limits = tsr__calloc((size_t)p->ranks * (size_t)c->kind_count, sizeof *limits);
     tsr_shard_range *ranges = tsr__calloc((size_t)p->ranks, sizeof *ranges);
     tsr_status status = limits && ranges ? TSR_OK : TSR_ERR_NO_MEMORY;
-    if (status == TSR_OK && find_limits(plan, p, out, (uint64_t)count, limits)) {
+    for (int s = 0, first = 0; status == TSR_OK && s < p->stages; s++) {
+        const stretch of = {.first_rank = s * each,
+                            .ranks = each,
+                            .first_layer = first,
+                            .layers = layers ? layers[s] : c->layers};
+        status = limit_stage(plan, p, out, &of, limits, &changes);
+        first += of.layers;
+    }
+    if (status == TSR_OK && changes) {
         out->limits = limits;
         limits = NULL;
         status = divide_stages(plan, p, ranges, out);
@@ -614,10 +677,10 @@ static tsr_status division_init(const tsr__model_plan *plan, const tsr_model_pla
 }
 
 tsr_status tsr__model_plan_limits(const tsr__model_plan *plan, const tsr_model_plan_params *p,
-                                  uint64_t **out)
+                                  const int *layers, uint64_t **out)
 {
     division d;
-    const tsr_status status = division_init(plan, p, &d);
+    const tsr_status status = division_init(plan, p, layers, &d);
     if (status == TSR_OK) {
         *out = d.limits;
         d.limits = NULL;
@@ -630,7 +693,7 @@ tsr_status tsr__model_plan_ranks(const tsr__model_plan *plan, const tsr_model_pl
                                  const int *layers, tsr_model_rank_plan *out)
 {
     division d;
-    const tsr_status status = division_init(plan, p, &d);
+    const tsr_status status = division_init(plan, p, layers, &d);
     const int each = p->ranks / p->stages;
     for (int stage = 0, first = 0; status == TSR_OK && stage < p->stages; stage++) {
         for (int r = stage * each; r < (stage + 1) * each; r++) {
@@ -649,7 +712,7 @@ tsr_status tsr__model_plan_layers(const tsr__model_plan *plan, const tsr_model_p
 {
     const tsr_model_config *c = plan->weights->config;
     division d;
-    const tsr_status status = division_init(plan, p, &d);
+    const tsr_status status = division_init(plan, p, NULL, &d);
     for (int r = 0; status == TSR_OK && r < p->ranks; r++) {
         const ends of = ends_of(p, r);
         uint64_t *bytes = out + (size_t)r * ((size_t)c->layers + 1);

@@ -19,8 +19,8 @@ typedef struct tsr__model_plan {
     const tsr__weights *weights;
     tsr__planned *items; /* [count] */
     size_t count, capacity;
-    /* [ranks] of the params of the next calls, 0: no limit; or NULL. With one stage, ranks that
-     * lack memory for their share of whole experts leave some to others. */
+    /* [ranks] of the params of the next calls, 0: no limit; or NULL. Ranks that lack memory for
+     * their share of whole experts leave some to others of their stage. */
     const uint64_t *memory_bytes;
 } tsr__model_plan;
 
@@ -44,10 +44,10 @@ tsr_status tsr__model_plan_ranks(const tsr__model_plan *plan, const tsr_model_pl
 tsr_status tsr__model_plan_layers(const tsr__model_plan *plan, const tsr_model_plan_params *params,
                                   uint64_t *out) TSR_NODISCARD;
 
-/* Gives the most whole experts of a layer for each rank, [ranks], if memory and not only rates
- * divide them; otherwise NULL. The caller must free it. */
+/* Gives the most whole experts of each kind of layer for each rank, [kinds][ranks], if memory and
+ * not only rates divide them; otherwise NULL. The caller must free it. */
 tsr_status tsr__model_plan_limits(const tsr__model_plan *plan, const tsr_model_plan_params *params,
-                                  uint64_t **out) TSR_NODISCARD;
+                                  const int *layers, uint64_t **out) TSR_NODISCARD;
 
 /* divide.c */
 
