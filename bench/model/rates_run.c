@@ -175,6 +175,7 @@ static void describe(const job *j, int which, measured *out)
         out->net = *out->layer.delta_net;
         out->layer.delta_net = &out->net;
     }
+    out->layer.shared_keys = false; /* there may be no layer that has them */
     out->kinds[0] = &out->layer;
     out->config.kind_count = 1;
     out->config.kinds = out->kinds;

@@ -45,6 +45,10 @@ void tsr__layer_set_documents(tsr_layer *layer, const tsr__documents *documents)
  */
 void tsr__block_set_input(tsr_layer *layer, const tsr_tensor *input);
 
+/* layers/linear_create.c: creates a linear layer of which each rank has all, and computes all of y.
+ */
+tsr_status tsr__whole_linear_create(const tsr_linear_params *params, tsr_layer **out) TSR_NODISCARD;
+
 /* layers/teams.c: divides whole experts over teams in proportion to the sums of their ranks' rates,
  * and the hidden features of an expert over the ranks of each team, in multiples of params->align.
  * Rank r is in teams[r]. The ranges are those of each rank, [ranks]. */

@@ -587,7 +587,7 @@ CASE(golden_mixed_experts, "golden: gpt-oss and Mixtral, with experts mixed over
     for (int i = 0; i < FAMILIES && ranks > 2; i++)
         if (strcmp(families[i].name, "gptoss") == 0 || strcmp(families[i].name, "mixtral") == 0)
             check_family(
-                &families[i],
+                &families[i], FOLDER | GGUF,
                 &(manner){.model = *tsr_model_params(.group = group, .partition = &weighted,
                                                      .hosts = hosts,
                                                      .expert_division = TSR_EXPERT_DIVISION_MIXED),

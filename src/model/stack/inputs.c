@@ -9,18 +9,15 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "model/stack/stack.h"
-#include "parallel/layers/linear.h"
 #include "tessera/ops.h"
 
 static tsr_status create_projection(tsr_stack *s, int64_t features)
 {
-    const tsr__column_block whole = {
-        .name = "", .output_size = features, .division = {.length = features}, .replicated = true};
-    return tsr__column_create(tsr_linear_params(.group = s->group, .name = "input_projection",
-                                                .input_size = s->config->width,
-                                                .output_size = features, .dtype = s->dtype,
-                                                .deferred = true),
-                              1, &whole, &s->input_projection);
+    return tsr__whole_linear_create(tsr_linear_params(.group = s->group, .name = "input_projection",
+                                                      .input_size = s->config->width,
+                                                      .output_size = features, .dtype = s->dtype,
+                                                      .deferred = true),
+                                    &s->input_projection);
 }
 
 tsr_status tsr__stack_create_inputs(tsr_stack *s, const tsr_partition_params *partition,

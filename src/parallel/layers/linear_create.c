@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/struct_size.h"
+#include "parallel/internal.h"
 
 static void finish_column(tsr_layer *layer)
 {
@@ -344,4 +345,13 @@ tsr_status tsr_linear_get_shard(const tsr_layer *layer, tsr_linear_shard *out)
     };
     TSR__GIVE(tsr_linear_shard, &shard, out);
     return TSR_OK;
+}
+
+tsr_status tsr__whole_linear_create(const tsr_linear_params *params, tsr_layer **out)
+{
+    const tsr__column_block whole = {.name = "",
+                                     .output_size = params->output_size,
+                                     .division = {.length = params->output_size},
+                                     .replicated = true};
+    return tsr__column_create(params, 1, &whole, out);
 }

@@ -9,8 +9,8 @@
 #include "base/struct_size.h"
 #include "parallel/layers/delta_net.h"
 #include "parallel/layers/latent_attention.h"
+#include "parallel/internal.h"
 #include "parallel/layers/layer.h"
-#include "parallel/layers/linear.h"
 #include "parallel/layers/norm_layer.h"
 #include "parallel/layers/self_attention.h"
 #include "tessera/transformer.h"
@@ -537,18 +537,14 @@ static tsr_status create_mlp(block *b, const tsr_block_params *params)
 static tsr_status create_whole(block *b, const tsr_block_params *params, const char *last,
                                int64_t input, int64_t output, int *index)
 {
-    const tsr__column_block whole = {.name = strchr(last, '.') + 1,
-                                     .output_size = output,
-                                     .division = {.length = output},
-                                     .replicated = true};
     tsr_layer *child = NULL;
     char *name;
-    TSR__TRY(child_name(&b->base, "end", &name));
-    const tsr_status status = tsr__column_create(
+    TSR__TRY(child_name(&b->base, last, &name));
+    const tsr_status status = tsr__whole_linear_create(
         tsr_linear_params(.group = b->base.group, .name = name, .input_size = input,
                           .output_size = output, .dtype = params->dtype,
                           .grad_dtype = params->grad_dtype, .deferred = params->deferred),
-        1, &whole, &child);
+        &child);
     *index = b->base.child_count;
     return add_created(b, status, name, child);
 }
