@@ -319,8 +319,8 @@ typedef struct tsr_block_params {
     /* Latent attention in place of `attention`, which must then be NULL; the child has the same
      * name, "attention". The block sets the same fields of it. Not with `sequence`. */
     const tsr_latent_attention_params *latent_attention;
-    int64_t layer_input;  /* features of a token's input of this layer alone; 0: none */
-    bool output_scale;    /* the block has "end.scale", of one element */
+    int64_t layer_input; /* features of a token's input of this layer alone; 0: none */
+    bool output_scale;   /* the block has "end.scale", of one element */
 } tsr_block_params;
 #define tsr_block_params(...)                                                                      \
     (&(tsr_block_params){.struct_size = sizeof(tsr_block_params), __VA_ARGS__})

@@ -36,8 +36,8 @@ typedef struct tsr__documents {
 } tsr__documents;
 
 /* layers/transformer_block.c: Sets the documents of the rows of the next forward passes of a block,
- * an attention layer or a delta net, which keep what their backward passes need. NULL: each row is one document.
- * The struct must exist until another one is set. */
+ * an attention layer or a delta net, which keep what their backward passes need. NULL: each row is
+ * one document. The struct must exist until another one is set. */
 void tsr__layer_set_documents(tsr_layer *layer, const tsr__documents *documents);
 
 /* layers/transformer_block.c: Sets a block's own input (layer_input of tsr_block_params) of the

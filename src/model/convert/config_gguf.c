@@ -80,7 +80,8 @@ static tsr_status put_sizes_by_layers(put *p, const tsr_model_config *c)
 static tsr_status put_sizes(put *p, const tsr_model_config *c)
 {
     const bool by_layers = tsr__family_by_name(p->family)->sizes_by_layers;
-    const tsr_model_layer *layer = by_layers ? tsr__config_full_layer(c) : tsr__config_usual_layer(c);
+    const tsr_model_layer *layer =
+        by_layers ? tsr__config_full_layer(c) : tsr__config_usual_layer(c);
     const tsr_model_latent *latent = layer->latent;
     int64_t window;
     const struct {

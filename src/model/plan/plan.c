@@ -417,7 +417,7 @@ static void add_item(const tsr__kept *kept, const tsr__planned *item, const shar
       : is_embedding || is_table                                             ? &out->embedding_bytes
       : starts(item->ours, "attention.") || starts(item->ours, "delta_net.") ? &out->attention_bytes
       : starts(item->ours, "mlp.") || starts(item->ours, "end.")             ? &out->mlp_bytes
-                                                                             : &out->head_bytes) += bytes;
+                                                                 : &out->head_bytes) += bytes;
     out->weight_bytes += bytes;
     /* A token reads only one row of a table of embeddings or positions, so token_bytes leaves out
      * these tables. The embedding is a table where it is not also the head. */

@@ -55,8 +55,8 @@ typedef enum condition {
     AFTER,
     AFTER_BIAS,
     ATTENTION,
-    Q_DIRECT,  /* attention whose queries are not compressed */
-    Q_LATENT,  /* compressed queries */
+    Q_DIRECT, /* attention whose queries are not compressed */
+    Q_LATENT, /* compressed queries */
     LATENT,
     EACH_HEAD, /* of each head of latent attention */
     QKV_BIAS,
