@@ -376,8 +376,8 @@ typedef struct tsr_model_rank_plan {
     /* Experts in the host's memory, of which the fields above count only token_parameters, and what
      * a token reads of them. */
     uint64_t host_bytes, host_token_bytes;
-    /* The part of cache_bytes in states of delta nets, and the part of that in the present states of
-     * sequences, the others being earlier states and snapshots. A token reads and writes its
+    /* The part of cache_bytes in states of delta nets, and the part of that in the present states
+     * of sequences, the others being earlier states and snapshots. A token reads and writes its
      * sequence's present state once. */
     uint64_t state_bytes, used_state_bytes;
 } tsr_model_rank_plan;

@@ -1228,6 +1228,14 @@ typedef struct tsr_moe_params {
         deferred;
    _Bool 
         experts_over_data;
+    const int *teams;
+   _Bool 
+        input_norm;
+   _Bool 
+        router_norm;
+   _Bool 
+        expert_scale;
+    float norm_epsilon;
 } tsr_moe_params;
 TSR_API tsr_status tsr_moe_create(const tsr_moe_params *params, tsr_layer **out);
 typedef struct tsr_moe_choice {
@@ -1423,6 +1431,12 @@ typedef struct tsr_self_attention_params {
     int64_t temperature_length;
    _Bool 
         output_gate;
+   _Bool 
+        value_norm;
+   _Bool 
+        keys_as_values;
+   _Bool 
+        shared_keys;
 } tsr_self_attention_params;
 TSR_API tsr_status tsr_self_attention_create(const tsr_self_attention_params *params,
                                                            tsr_layer **out);
@@ -1512,6 +1526,9 @@ typedef struct tsr_block_params {
     float residual_scale;
     const tsr_delta_net_params *delta_net;
     const tsr_latent_attention_params *latent_attention;
+    int64_t layer_input;
+   _Bool 
+        output_scale;
 } tsr_block_params;
 TSR_API tsr_status tsr_block_create(const tsr_block_params *params, tsr_layer **out);
 TSR_API tsr_status tsr_block_set_dropout(tsr_layer *block, float p,
@@ -1535,6 +1552,10 @@ typedef struct tsr_model_experts {
     int64_t shared_hidden;
    _Bool 
         shared_gate;
+   _Bool 
+        beside_mlp;
+   _Bool 
+        router_norm, expert_scale;
 } tsr_model_experts;
 typedef struct tsr_model_delta_net {
     size_t struct_size;
@@ -1550,7 +1571,8 @@ typedef struct tsr_model_latent {
 typedef enum tsr_expert_division {
     TSR_EXPERT_DIVISION_AUTO = 0,
     TSR_EXPERT_DIVISION_INSIDE = 1,
-    TSR_EXPERT_DIVISION_WHOLE = 2
+    TSR_EXPERT_DIVISION_WHOLE = 2,
+    TSR_EXPERT_DIVISION_MIXED = 3
 } tsr_expert_division;
 typedef struct tsr_model_layer {
     size_t struct_size;
@@ -1577,6 +1599,12 @@ typedef struct tsr_model_layer {
     const tsr_model_delta_net *delta_net;
    _Bool 
         output_gate;
+   _Bool 
+        value_norm, keys_as_values;
+   _Bool 
+        shared_keys;
+   _Bool 
+        output_scale;
 } tsr_model_layer;
 typedef struct tsr_model_config {
     size_t struct_size;
@@ -1604,6 +1632,7 @@ typedef struct tsr_model_config {
     double logit_scale;
     double logit_softcap;
     int next_token_layers;
+    int64_t layer_input;
 } tsr_model_config;
 TSR_API uint64_t tsr_model_config_parameters(const tsr_model_config *config, int layer);
 typedef struct tsr_model_file tsr_model_file;
@@ -1638,6 +1667,7 @@ typedef struct tsr_model_params {
         recompute;
     int host_experts;
     int draft_tokens, snapshots;
+    const int *hosts;
 } tsr_model_params;
 TSR_API tsr_status tsr_model_open(const tsr_model_file *file,
                                                 const tsr_model_params *params, tsr_model **out);
@@ -1672,6 +1702,7 @@ typedef struct tsr_model_plan_params {
     tsr_expert_division expert_division;
     int host_experts;
     int draft_tokens, snapshots;
+    const int *hosts;
 } tsr_model_plan_params;
 typedef struct tsr_model_rank_plan {
     size_t struct_size;
