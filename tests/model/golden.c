@@ -503,20 +503,20 @@ static void check_family(const struct family *family, int which, const manner *h
     if (wanted ? !strstr(wanted, name) : family->elsewhere)
         return;
     with_context.model.context = 128;
-    if (family->hf && (which & FOLDER || !family->gguf)) {
+    if (family->hf && which & FOLDER) {
         snprintf(file, sizeof file, "families/%s/hf", name);
         snprintf(golden, sizeof golden, "families/%s/gen_%s-%s", name, name, family->hf);
         check_manner(file, golden, &with_context);
     }
-    if (!family->gguf || !(which & GGUF || !family->hf))
+    if (!family->gguf || !(which & GGUF))
         return;
     snprintf(file, sizeof file, "families/%s/%s-%s.gguf", name, name, family->gguf);
     snprintf(golden, sizeof golden, "families/%s/gen_%s-%s", name, name, family->gguf);
     check_manner(file, golden, &with_context);
 }
 
-/* Several ranks read one of a family's two files in a case, and the other one in the case with the
- * other turn. */
+/* Several ranks read one of a family's two files, if it has both, in a case, and the other one in
+ * the case with the other turn. */
 static int files_of(int family, int turn)
 {
     return ranks == 1 ? FOLDER | GGUF : (family + turn) % 2 ? FOLDER : GGUF;

@@ -347,7 +347,7 @@ static void copy_out(tsr__states *s)
     int32_t *to = s->backup;
     memcpy(to, s->references, (size_t)s->slots * sizeof *to);
     memcpy(to + s->slots, s->free, (size_t)s->slots * sizeof *to);
-    memcpy(to + 2 * s->slots, s->of, (size_t)s->sequences * sizeof *s->of);
+    memcpy(to + 2 * (size_t)s->slots, s->of, (size_t)s->sequences * sizeof *s->of);
     s->backup_free_count = s->free_count;
 }
 
