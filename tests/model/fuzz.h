@@ -5,12 +5,14 @@
 
 #include <fcntl.h>
 #include <math.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
 #include "fuzz/fuzz.h"
 #include "model/config/config.h"
 #include "model/file.h"
+#include "tessera/recurrent.h"
 
 /* The largest number of layers whose weights are looked up. More layers would only take time. */
 #define FUZZ_LAYERS 8
@@ -46,8 +48,18 @@ static inline void fuzz_check_model_refusal(tsr_status status)
 
 static inline void fuzz_check_layer(const tsr_model_layer *l)
 {
-    FUZZ_CHECK(l->kv_heads >= 1 && l->heads >= l->kv_heads && l->heads % l->kv_heads == 0);
-    FUZZ_CHECK(l->head_dim >= 1 && l->head_dim <= TSR_MODEL_MAX_WIDTH / l->heads);
+    if (l->delta_net) {
+        const tsr_model_delta_net *net = l->delta_net;
+        FUZZ_CHECK(l->heads == 0 && l->kv_heads == 0 && l->head_dim == 0 && !l->rope);
+        FUZZ_CHECK(net->key_heads >= 1 && net->heads >= 1 && net->heads % net->key_heads == 0);
+        FUZZ_CHECK(net->key_dim >= 1 && net->key_dim <= TSR_MAX_DELTA_DIM);
+        FUZZ_CHECK(net->value_dim >= 1 && net->value_dim <= TSR_MAX_DELTA_DIM);
+        FUZZ_CHECK(net->heads <= TSR_MODEL_MAX_WIDTH / net->value_dim);
+        FUZZ_CHECK(net->taps >= 1 && net->taps <= TSR_MAX_CAUSAL_CONV_TAPS);
+    } else {
+        FUZZ_CHECK(l->kv_heads >= 1 && l->heads >= l->kv_heads && l->heads % l->kv_heads == 0);
+        FUZZ_CHECK(l->head_dim >= 1 && l->head_dim <= TSR_MODEL_MAX_WIDTH / l->heads);
+    }
     FUZZ_CHECK(l->hidden >= (l->experts ? 0 : 1) && l->hidden <= TSR_MODEL_MAX_HIDDEN);
     if (l->experts) {
         FUZZ_CHECK(l->experts->used >= 1 && l->experts->used <= l->experts->count);
@@ -79,29 +91,56 @@ static inline void fuzz_check_config(const tsr_model_config *c)
         fuzz_check_layer(tsr__config_layer(c, i));
 }
 
+static inline void fuzz_check_weight(const tsr__weights *weights, int layer, const char *ours,
+                                     int64_t expert)
+{
+    tsr__weight place;
+    FUZZ_CHECK(tsr__weight_find_expert(weights, layer, ours, expert, &place) == TSR_OK);
+    FUZZ_CHECK(place.first_row >= 0 && place.rows >= 1 && place.columns >= 1);
+    FUZZ_CHECK(place.first_row + (place.rows - 1) * place.row_step < place.all_rows);
+    FUZZ_CHECK(place.matrices == 0 || place.matrix < place.matrices);
+    FUZZ_CHECK((uint64_t)place.all_rows * (uint64_t)place.columns *
+                   (uint64_t)(place.matrices > 0 ? place.matrices : 1) ==
+               place.file->count);
+    FUZZ_CHECK(place.interleaved_head == 0 || place.rows % place.interleaved_head == 0);
+}
+
 /* Checks that weights of a layer are inside their tensors; if `layer` is −1, the weights that
  * belong to no layer. */
 static inline void fuzz_check_weights(const tsr__weights *weights, int layer)
 {
-    static const char *const ours[] = {
-        "embedding.weight",   "norm.weight",        "attention.q.weight", "attention.k.weight",
-        "attention.v.weight", "attention.o.weight", "mlp.up.weight",      "mlp.down.weight"};
-    static const char *const of_experts[] = {"mlp.experts.up.weight", "mlp.experts.down.weight"};
     const tsr_model_layer *kind = tsr__config_layer(weights->config, layer);
-    const int64_t last = kind && kind->experts ? kind->experts->count - 1 : 0;
-    const int first = layer < 0 ? 0 : 2, end = layer < 0 ? 2 : 8;
-    for (int i = first; i < end; i++) {
-        tsr__weight place;
-        const bool expert = kind && kind->experts && i >= 6;
-        FUZZ_CHECK(tsr__weight_find_expert(weights, layer, expert ? of_experts[i - 6] : ours[i],
-                                           expert ? last : 0, &place) == TSR_OK);
-        FUZZ_CHECK(place.first_row >= 0 && place.rows >= 1 && place.columns >= 1);
-        FUZZ_CHECK(place.first_row + (place.rows - 1) * place.row_step < place.all_rows);
-        FUZZ_CHECK(place.matrices == 0 || place.matrix < place.matrices);
-        FUZZ_CHECK((uint64_t)place.all_rows * (uint64_t)place.columns *
-                       (uint64_t)(place.matrices > 0 ? place.matrices : 1) ==
-                   place.file->count);
-        FUZZ_CHECK(place.interleaved_head == 0 || place.rows % place.interleaved_head == 0);
+    if (layer < 0) {
+        fuzz_check_weight(weights, layer, "embedding.weight", 0);
+        fuzz_check_weight(weights, layer, "norm.weight", 0);
+        return;
+    }
+    static const char *const attention[] = {"q", "k", "v", "o"},
+                             *const latent[] = {"kv_a", "k_b", "v_b", "o"},
+                             *const delta_net[] = {"q", "v", "z", "beta", "alpha", "v_conv", "o"};
+    const char *const *names = attention;
+    int count = 4;
+    if (kind->delta_net) {
+        names = delta_net;
+        count = 7;
+    } else if (kind->latent) {
+        names = latent;
+    }
+    for (int i = 0; i < count; i++) {
+        char ours[64];
+        if ((kind->shared_keys && (i == 1 || i == 2)) || (kind->keys_as_values && i == 2))
+            continue;
+        snprintf(ours, sizeof ours, "%s.%s.weight", kind->delta_net ? "delta_net" : "attention",
+                 names[i]);
+        fuzz_check_weight(weights, layer, ours, 0);
+    }
+    if (!kind->experts || kind->experts->beside_mlp) {
+        fuzz_check_weight(weights, layer, "mlp.up.weight", 0);
+        fuzz_check_weight(weights, layer, "mlp.down.weight", 0);
+    }
+    if (kind->experts) {
+        fuzz_check_weight(weights, layer, "mlp.experts.up.weight", kind->experts->count - 1);
+        fuzz_check_weight(weights, layer, "mlp.experts.down.weight", kind->experts->count - 1);
     }
 }
 

@@ -120,7 +120,7 @@ static void compute_head(const tsr__case *c, int tokens, int head, recurrence *r
         double(*last)[VALUE] = t > 0 ? r->after[t - 1] : zero;
         const double beta = c->value[BETA][t * HEADS + head],
                      decay = exp(c->value[G][t * HEADS + head]);
-        const double *v = c->value[V] + (t * HEADS + head) * VALUE;
+        const double *v = c->value[V] + (ptrdiff_t)(t * HEADS + head) * VALUE;
         r->q_length[t] = normalise(c->value[Q] + (ptrdiff_t)t * KEY, r->q[t]);
         r->k_length[t] = normalise(c->value[K] + (ptrdiff_t)t * KEY, r->k[t]);
         for (int j = 0; j < VALUE; j++) {
@@ -144,7 +144,7 @@ static void write_results(tsr__case *c, int tokens, int head, const recurrence *
         double y = 0;
         for (int n = 0; n < KEY; n++)
             y += r->after[t][n][j] * r->q[t][n] / sqrt(KEY);
-        c->value[OUT][(t * HEADS + head) * VALUE + j] = y;
+        c->value[OUT][(ptrdiff_t)(t * HEADS + head) * VALUE + j] = y;
     }
     for (int i = 0; i < KEY * VALUE; i++)
         c->value[STATE_AFTER][head * KEY * VALUE + i] = r->after[tokens - 1][i / VALUE][i % VALUE];
@@ -219,7 +219,7 @@ static void differentiate_token(tsr__case *c, int t, int head, recurrence *r)
 {
     const double beta = c->value[BETA][t * HEADS + head],
                  decay = exp(c->value[G][t * HEADS + head]);
-    const double *dy = c->value[OUT] + (t * HEADS + head) * VALUE;
+    const double *dy = c->value[OUT] + (ptrdiff_t)(t * HEADS + head) * VALUE;
     for (int j = 0; j < VALUE; j++) {
         double du = 0;
         for (int i = 0; i < KEY; i++) {
@@ -229,7 +229,7 @@ static void differentiate_token(tsr__case *c, int t, int head, recurrence *r)
             du += r->dstate[i][j] * r->k[t][i];
         }
         c->value[DBETA][t * HEADS + head] += du * r->error[t][j];
-        c->value[DV][(t * HEADS + head) * VALUE + j] = beta * du;
+        c->value[DV][(ptrdiff_t)(t * HEADS + head) * VALUE + j] = beta * du;
         for (int i = 0; i < KEY; i++) {
             r->dk[t][i] -= r->before[t][i][j] * beta * du;
             r->dstate[i][j] -= r->k[t][i] * beta * du;

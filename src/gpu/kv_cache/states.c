@@ -358,7 +358,7 @@ void tsr__states_undo(tsr__states *s)
     const int32_t *from = s->backup;
     memcpy(s->references, from, (size_t)s->slots * sizeof *from);
     memcpy(s->free, from + s->slots, (size_t)s->slots * sizeof *from);
-    memcpy(s->of, from + 2 * s->slots, (size_t)s->sequences * sizeof *s->of);
+    memcpy(s->of, from + 2 * (size_t)s->slots, (size_t)s->sequences * sizeof *s->of);
     s->free_count = s->backup_free_count;
 }
 
