@@ -23,7 +23,9 @@ void add_row_sums(uint row)
     for (uint split = 0; split < p.k; split++)
         sum += tsr_floats(part).v[split * p.m + row];
     tsr_floats y = tsr_floats(uvec2(p.TSR_MM_ROW_SUMS_LOW, p.TSR_MM_ROW_SUMS_HIGH));
-    y.v[row] = (MODE & TSR_MM_ACCUMULATE) != 0 ? y.v[row] + sum : sum;
+    if ((MODE & TSR_MM_ACCUMULATE) != 0)
+        sum = y.v[row] + sum;
+    y.v[row] = sum;
 }
 
 void main()

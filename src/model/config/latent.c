@@ -29,8 +29,8 @@ tsr_status tsr__latent_check(const char *where, const tsr_model_layer *layer)
                      layer->heads <= TSR_MODEL_MAX_WIDTH / l->kv_lora_rank,
                  "%s: %" PRId64 " heads of latent attention have more than %d features", where,
                  layer->heads, TSR_MODEL_MAX_WIDTH);
-    TSR__REQUIRE(!layer->window && !layer->softcap && !layer->qk_norm && !layer->sinks &&
-                     !layer->temperature && !layer->qkv_bias && !layer->output_bias &&
+    TSR__REQUIRE(!layer->window && layer->softcap == 0 && !layer->qk_norm && !layer->sinks &&
+                     layer->temperature == 0 && !layer->qkv_bias && !layer->output_bias &&
                      !layer->output_gate && !layer->long_rope && !layer->delta_net,
                  "%s: a layer with latent attention has a window, soft cap, norm of q and k, "
                  "sinks, temperature, bias of attention, gate, long_rope or delta net; none is "
