@@ -74,6 +74,8 @@ TSR__ABSENT(tsr_row_linear_create, const tsr_linear_params *params, tsr_layer **
 TSR__ABSENT(tsr_linear_get_shard, const tsr_layer *layer, tsr_linear_shard *out)
 TSR__ABSENT(tsr_mlp_create, const tsr_mlp_params *params, tsr_layer **out)
 TSR__ABSENT(tsr_norm_create, const tsr_norm_params *params, tsr_layer **out)
+TSR__ABSENT(tsr_latent_attention_create, const tsr_latent_attention_params *params,
+            tsr_layer **out)
 TSR__ABSENT(tsr_self_attention_create, const tsr_self_attention_params *params, tsr_layer **out)
 TSR__ABSENT(tsr_delta_net_create, const tsr_delta_net_params *params, tsr_layer **out)
 TSR__ABSENT(tsr_self_attention_get_heads, const tsr_layer *layer, tsr_heads *out)
