@@ -41,8 +41,9 @@ typedef struct tsr__stream_counts {
     uint64_t submissions; /* batches submitted */
     uint64_t waits;       /* waits of the host for work that was not known to be complete */
     uint64_t idle_waits;  /* those of `waits` after whose end no submitted work was left */
+    uint64_t pipelines;   /* pipelines built on the stream's device since it was opened */
 } tsr__stream_counts;
-/* Returns what the stream has counted since it was created. */
+/* Returns what the stream and its device have counted since they were created. */
 tsr__stream_counts tsr__stream_get_counts(const tsr_stream *stream);
 
 /* Fused products ------------------------------------------------------------------------------- */

@@ -82,7 +82,7 @@ static void draft_always(tsr_generator *generator)
     tsr__drafts *drafts = generator->drafts;
     if (!drafts)
         return;
-    drafts->trial = (tsr__draft_trial){.way = 1, .most = INT64_MAX, .stay = 1};
+    drafts->trial = (tsr__draft_trial){.way = 1, .most = INT64_MAX};
     memset(drafts->passes, 0, sizeof drafts->passes);
 }
 
@@ -223,10 +223,11 @@ CASE(drafts_collectives, "draft: one set of collectives for each pass")
           "%" PRIu64 " passes without drafts, %" PRIu64 " with, %" PRIu64 " right",
           want.stats.plain_passes, passes, got.stats.accepted_tokens);
     /* Both have one comparison of params, and the prompt's pass. With drafts, one more exchange of
-     * a pass tells what was chosen, and the next drafts. */
+     * a pass tells what was chosen, and the next drafts; and passes with one, three and four drafts
+     * were made to build their kernels. */
     const uint64_t each = (want.collectives - 1) / (100 + 1);
     CHECK(want.collectives == (ranks > 1 ? 1 + each * 101 : 0) &&
-              got.collectives == (ranks > 1 ? 1 + (each + 1) * (passes + 1) : 0),
+              got.collectives == (ranks > 1 ? 1 + (each + 1) * (passes + 1) + 3 * each : 0),
           "%" PRIu64 " collectives for 101 passes, %" PRIu64 " for %" PRIu64, want.collectives,
           got.collectives, passes + 1);
     close_models();
@@ -271,6 +272,53 @@ CASE(drafts_continued, "draft: interrupted and continued texts with a model's dr
         } while (some[0].finish == TSR_FINISH_NONE);
         CHECK(given == 60 && memcmp(tokens[where], tokens[NOWHERE], 60 * sizeof more[0]) == 0,
               "%s: other tokens", names[where]);
+        tsr_generator_destroy(&generator);
+    }
+    close_models();
+}
+
+/* Whether there are drafts ----------------------------------------------------------------------
+ */
+
+/* Notes `steps` steps, which take 1 ms without drafts, and with drafts drafted_ms for `tokens`
+ * tokens. Returns the time of a token. */
+static double pace(tsr_generator *generator, int steps, double drafted_ms, int tokens)
+{
+    double ms = 0, all = 0;
+    bool drafted = generator->drafts->length > 0;
+    for (int i = 0; i < steps; i++) {
+        const double took = drafted ? drafted_ms : 1;
+        const int32_t length = tsr__drafts_wish(generator);
+        tsr__drafts_measure(generator, drafted ? tokens : 1, (uint64_t)(took * 1e6));
+        tsr__drafts_set(generator, length);
+        ms += took;
+        all += drafted ? tokens : 1;
+        drafted = length > 0;
+    }
+    return ms / all;
+}
+
+CASE(drafts_paced, "draft: useless drafts lose 3 % in 2,000 tokens, and good ones are used")
+{
+    open_models();
+    for (int kind = 0; kind < 2 && my_rank == 0; kind++) {
+        tsr_generator *generator = NULL;
+        OK(tsr_generator_create(
+            tsr_generator_params(.model = model, .draft = kind ? TSR_DRAFT_MODEL : TSR_DRAFT_NGRAM,
+                                 .draft_model = kind ? drafts_one : NULL),
+            &generator));
+        const double useless = pace(generator, 2000, 6, 1),
+                     slightly = pace(generator, 20000, 1.2, 1),
+                     good = pace(generator, 20000, 1.5, 3), bad = pace(generator, 2000, 1.5, 1);
+        CHECK(useless <= 1 / 0.97 && slightly <= 1 / 0.97 && good < 0.55 && bad < 1.3,
+              "%d: %g, %g, %g and %g ms for a token", kind, useless, slightly, good, bad);
+        tsr_generator_destroy(&generator);
+        OK(tsr_generator_create(
+            tsr_generator_params(.model = model, .draft = kind ? TSR_DRAFT_MODEL : TSR_DRAFT_NGRAM,
+                                 .draft_model = kind ? drafts_one : NULL),
+            &generator));
+        const double first = pace(generator, 200, 1.5, 3);
+        CHECK(first < 0.53, "%d: %g ms for a token", kind, first);
         tsr_generator_destroy(&generator);
     }
     close_models();

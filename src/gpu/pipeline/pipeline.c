@@ -481,8 +481,13 @@ tsr_status tsr__pipelines_replace(tsr_device *device, tsr__shader shader, const 
 
 uint64_t tsr__pipelines_built(const tsr_device *device)
 {
-    const device_pipelines *pipelines = tsr__device_attachment(device, &pipelines_kind);
-    return pipelines ? pipelines->built : 0;
+    device_pipelines *pipelines = tsr__device_attachment(device, &pipelines_kind);
+    if (!pipelines)
+        return 0;
+    pthread_mutex_lock(&pipelines->lock);
+    const uint64_t built = pipelines->built;
+    pthread_mutex_unlock(&pipelines->lock);
+    return built;
 }
 
 /* Disk ----------------------------------------------------------------------------------------- */

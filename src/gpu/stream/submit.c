@@ -3,6 +3,7 @@
 
 #include "base/checked.h"
 #include "base/clock.h"
+#include "gpu/pipeline/pipeline.h"
 #include "gpu/stream/state.h"
 
 void tsr__stream_drop_waits(tsr_stream *stream)
@@ -194,7 +195,8 @@ tsr__stream_counts tsr__stream_get_counts(const tsr_stream *stream)
 {
     return (tsr__stream_counts){.submissions = stream->submissions,
                                 .waits = stream->host_waits,
-                                .idle_waits = stream->idle_waits};
+                                .idle_waits = stream->idle_waits,
+                                .pipelines = tsr__pipelines_built(stream->device)};
 }
 
 tsr_status tsr__stream_wait_batches(tsr_stream *stream, uint64_t point, uint64_t timeout_ns)

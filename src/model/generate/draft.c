@@ -257,6 +257,28 @@ tsr_status tsr__drafts_propose(tsr_generator *g, int count, const int *numbers, 
     return TSR_OK;
 }
 
+int tsr__drafts_warm_up(tsr_generator *g, int number, int after)
+{
+    tsr__drafts *d = g->drafts;
+    const int count = tsr__drafts_rounded(d, after + 1);
+    if (count <= after || count >= g->longest)
+        return 0;
+    memset(d->ids, 0, (size_t)(count + 1) * sizeof *d->ids);
+    for (int i = 0; i <= count; i++)
+        d->numbers[i] = number;
+    return count;
+}
+
+tsr_status tsr__drafts_warm_up_model(tsr_generator *g, int number)
+{
+    /* With two tokens, finding drafts needs all of its kernels. */
+    tsr__draft_text text = {.number = number, .length = g->sequences[number].length > 1 ? 2 : 1};
+    if (!g->drafts->model)
+        return TSR_OK;
+    text.most = tsr__drafts_most(g, number, text.length, g->drafts->most);
+    return tsr__draft_model_warm_up(g, &text);
+}
+
 const int32_t *tsr__drafts_ids(const tsr_generator *g)
 {
     return g->drafts->ids;

@@ -27,16 +27,28 @@ typedef struct tsr__drafted {
 /* The comparison of steps with drafts, 1, and without, 0. */
 typedef struct tsr__draft_trial {
     int way;
-    int first;                          /* trials that are not over whose time does not count */
+    bool begins;                        /* the next step that is measured is one of the other way */
     bool tries;                         /* the way is tried; otherwise it is the better one */
+    int64_t most;                       /* steps after which the other way may have its turn */
     int64_t steps;                      /* of this way in a row */
-    int64_t most;                       /* steps after which the other way has its turn */
-    int64_t stay;                       /* steps between trials */
-    double ns;                          /* the time of these steps */
-    double largest[TSR__DRAFT_LARGEST]; /* ns of the longest of them, the longest one first */
-    double tokens;                      /* that they gave */
-    double lag_ns;  /* the time in which a draft_model caught up with the texts; not in `ns` */
-    double cost[2]; /* ns of a token; 0: unknown */
+    int64_t counted;                    /* those of them whose time is typical */
+    double ns;                          /* the time of these */
+    double largest[TSR__DRAFT_LARGEST]; /* ns of the longest of these, the longest one first */
+    double tokens;                      /* that these gave */
+    double time;                        /* ns of all steps of this way in a row */
+    int64_t all_tokens;                 /* that they gave */
+    double lag_ns;      /* of `time`, that in which a draft_model caught up with the texts */
+    double cost[2];     /* ns of a token; 0: unknown */
+    double all_time;    /* ns of all steps */
+    double loss;        /* ns that trials took longer than the other way, all together */
+    double expected[2]; /* ns that the latest trial lost, without lag_ns */
+    double building_ns; /* of steps that built kernels */
+    /* ns that a trial of drafts may take for kernels that are not built yet, such as those for
+     * longer texts: as long as the latest trial, or at first all kernels took */
+    double expected_building;
+    /* `time`, `lag_ns` and `all_tokens` of the first steps with drafts, until there is a cost of
+     * those without */
+    double first_time, first_lag, first_tokens;
 } tsr__draft_trial;
 
 /* The cache of a draft_model, and what it needs; see draft_model.c. */
@@ -64,6 +76,8 @@ struct tsr__drafts {
     bool sent;               /* one rank finds the drafts, and sends them */
     uint64_t find_ns;        /* the time in which the drafts of the next pass were found */
     uint64_t lag_ns;         /* the time for catching up that was not noted yet */
+    bool behind;             /* a draft_model has not caught up with all texts yet */
+    uint64_t built;          /* kernels that were built before the last step that was measured */
     int quiet;               /* steps since ranks agreed on the length last */
 };
 
@@ -110,6 +124,13 @@ typedef struct tsr__draft_text {
  * draft_model. */
 tsr_status tsr__draft_model_find(tsr_generator *generator, int count,
                                  tsr__draft_text *texts) TSR_NODISCARD;
+/* Builds the kernels that finding drafts needs, before they are needed. `text` has the first tokens
+ * of a sequence of which nothing has been computed, and nothing is left of its drafts. Collective
+ * over the ranks of the draft_model. */
+tsr_status tsr__draft_model_warm_up(tsr_generator *generator, tsr__draft_text *text) TSR_NODISCARD;
+/* Returns how long it will probably take to compute the tokens that the draft_model lacks; 0
+ * without one. */
+double tsr__draft_model_catching_up_ns(const tsr_generator *generator);
 /* Takes the tokens of a sequence from `length` on from the draft_model's cache. */
 void tsr__draft_model_cut(const tsr_generator *generator, int number, int64_t length);
 /* Returns the probabilities [vocabulary] from which a draft of the last plan of a sequence was

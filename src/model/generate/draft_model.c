@@ -32,6 +32,7 @@ struct tsr__draft_model {
     tsr_model *model;
     tsr_kv_cache *cache;
     int64_t longest;       /* the most tokens of a sequence */
+    double token_ns;       /* of a prompt, in passes of many */
     known_text *texts;     /* [sequences] */
     float *logits;         /* [TSR__DRAFT_SEQUENCES, MOST_NEW, vocabulary] */
     double *probabilities; /* [sequences, most drafts, vocabulary]; NULL: drafts are not drawn */
@@ -413,6 +414,7 @@ tsr_status tsr__draft_model_find(tsr_generator *g, int count, tsr__draft_text *t
     const tsr__draft_model *d = all->model;
     tsr__draft_text *some[TSR__DRAFT_SEQUENCES];
     const uint64_t start = tsr__now_ns();
+    bool behind = false;
     int rows = 0;
     for (int i = 0; i < count; i++) {
         tsr__draft_text *text = &texts[i];
@@ -434,9 +436,11 @@ tsr_status tsr__draft_model_find(tsr_generator *g, int count, tsr__draft_text *t
         TSR__TRY(catch_up(g, &texts[i], &ready));
         if (ready)
             some[rows++] = &texts[i];
+        behind = behind || !ready;
     }
     const uint64_t lag = tsr__now_ns() - start;
     all->lag_ns += lag;
+    all->behind = behind;
     bool done = rows == 0;
     if (!done)
         TSR__TRY(find_by_chain(g, rows, some, &done));
@@ -445,4 +449,57 @@ tsr_status tsr__draft_model_find(tsr_generator *g, int count, tsr__draft_text *t
     all->find_ns = tsr__now_ns() - start - lag;
     g->stats.draft_ns += lag + all->find_ns;
     return TSR_OK;
+}
+
+/* Before the first text ------------------------------------------------------------------------ */
+
+/* Computes a prompt of many tokens twice, of which the second pass is measured. */
+static tsr_status measure_prompt(const tsr_generator *g, int number)
+{
+    tsr__draft_model *d = g->drafts->model;
+    const known_text *t = &d->texts[number];
+    const int64_t count = g->params.prefill < d->longest ? g->params.prefill : d->longest;
+    if (pages_for(g, count) > tsr_kv_cache_free_pages(d->cache))
+        return TSR_OK;
+    int32_t *ids = tsr__calloc((size_t)count, sizeof *ids);
+    if (!ids)
+        return TSR_ERR_NO_MEMORY;
+    tsr_status status = TSR_OK;
+    for (int i = 0; i < 2 && status == TSR_OK; i++) {
+        const uint64_t start = tsr__now_ns();
+        status = run_pass(d, 1, &t->cache, count, &count, ids, NULL);
+        if (status == TSR_OK)
+            status = tsr_stream_wait(d->model->stream);
+        if (status == TSR_OK)
+            status = tsr_kv_cache_truncate(d->cache, t->cache, 0);
+        d->token_ns = (double)(tsr__now_ns() - start) / (double)count;
+    }
+    tsr__free(ids);
+    return status;
+}
+
+tsr_status tsr__draft_model_warm_up(tsr_generator *g, tsr__draft_text *text)
+{
+    tsr__drafts *all = g->drafts;
+    int32_t *tokens = g->sequences[text->number].tokens + text->length, kept[TSR_MAX_DRAFT_TOKENS];
+    const size_t bytes = (size_t)text->most * sizeof *kept;
+    TSR__TRY(measure_prompt(g, text->number));
+    memcpy(kept, tokens, bytes); /* drafts that are drawn are written there */
+    const tsr_status status = tsr__draft_model_find(g, 1, text);
+    memcpy(tokens, kept, bytes);
+    truncate(all->model, &all->model->texts[text->number], 0);
+    all->lag_ns = 0;
+    return status;
+}
+
+double tsr__draft_model_catching_up_ns(const tsr_generator *g)
+{
+    const tsr__draft_model *d = g->drafts->model;
+    int64_t tokens = 0;
+    for (int i = 0; d && i < g->count; i++) {
+        const tsr__sequence *s = &g->sequences[i];
+        if (s->used && s->finish == TSR_FINISH_NONE && s->length > d->texts[i].seen)
+            tokens += s->length - d->texts[i].seen;
+    }
+    return d ? (double)tokens * d->token_ns : 0;
 }

@@ -1,22 +1,29 @@
 /* How many drafts passes have, which depends on how often drafts were right, and on how long passes
  * took; and whether they have any, which depends on a comparison that goes on all the time: steps
  * without drafts may be faster, also because the host need not wait for them (flight.c). Rank 0
- * decides both. */
+ * decides both.
+ *
+ * The first text begins with FIRST_TRIAL steps with drafts and FIRST_PLAIN without. From then on
+ * the faster way is used, and the other one is tried from time to time. The time that trials lose
+ * is measured, and the next one begins when all of them, with what it will probably lose, are at
+ * most MOST_LOSS of the time of all steps. */
 #include <string.h>
 
+#include "gpu/internal.h"
 #include "model/generate/draft.h"
+#include "model/model.h"
 
-/* The steps for which the worse of the two ways, with drafts and without, is tried, and those
- * between trials: twice as many each time that the better way stays the better one, and so many
- * that a trial's loss is a small part of their time. */
+#define FIRST_TRIAL 6
+#define FIRST_PLAIN 8
+/* The steps for which the slower way is tried, and the least between trials. */
 #define TRIAL 32
-#define FIRST_TRIAL 8 /* builds kernels; its time does not count */
 #define LEAST_STAY 512
-#define MOST_STAY 8192
 #define MOST_LOSS (1.0 / 64)
 /* A trial that takes so many times as long as the other way ends after so many steps. */
 #define GIVES_UP_AT 1.5
-#define GIVES_UP_AFTER 8
+#define GIVES_UP_AFTER 6
+/* One step of so many may not have had a processor. */
+#define STEPS_FOR_ONE_LONG 6
 /* The weight of the latest observation in means. */
 #define OF_RATE (1.0 / 16)
 #define OF_COST (1.0 / 4)
@@ -107,75 +114,127 @@ static int best_length(const tsr_generator *g)
 void tsr__drafts_begin_trials(tsr__drafts *d)
 {
     d->rate = FIRST_RATE;
-    d->trial = (tsr__draft_trial){
-        .way = 1, .first = 2, .tries = true, .most = FIRST_TRIAL, .stay = LEAST_STAY};
+    d->trial = (tsr__draft_trial){.way = 1, .tries = true, .most = FIRST_TRIAL};
+}
+
+void tsr__drafts_note_warm_up(tsr_generator *g, uint64_t ns)
+{
+    g->drafts->trial.expected_building = (double)ns;
 }
 
 void tsr__drafts_measure(tsr_generator *g, int tokens, uint64_t ns)
 {
-    tsr__draft_trial *t = &g->drafts->trial;
-    const double lag = (double)g->drafts->lag_ns;
-    const double own = (double)ns > lag ? (double)ns - lag : 0;
-    g->drafts->lag_ns = 0;
-    t->steps++;
+    tsr__drafts *d = g->drafts;
+    tsr__draft_trial *t = &d->trial;
+    const uint64_t built = tsr__stream_get_counts(g->model->stream).pipelines;
+    const double lag = (double)d->lag_ns, all = (double)ns;
+    const bool behind = d->behind && t->way == 1;
+    /* The step was computed before the way changed, or before there were drafts, or it took long
+     * because it built kernels: only its loss counts. */
+    const bool builds = built != d->built, counts = !t->begins && !behind && !builds;
+    d->lag_ns = 0;
+    d->built = built;
+    d->behind = false;
+    if (tokens == 0) /* only a prompt */
+        return;
+    t->begins = false;
+    t->all_time += all;
+    t->time += all;
+    t->all_tokens += tokens;
+    t->lag_ns += lag;
+    t->steps += !behind;
+    t->building_ns += builds ? all : 0;
+    if (!counts)
+        return;
+    double next = all > lag ? all - lag : all;
+    t->counted++;
     t->tokens += tokens;
-    t->ns += own;
-    double next = own;
+    t->ns += next;
     for (int i = 0; i < TSR__DRAFT_LARGEST; i++) {
         const double before = t->largest[i];
         t->largest[i] = next > before ? next : before;
         next = next > before ? before : next;
     }
-    t->lag_ns += lag;
 }
 
-/* Returns the time of a token. A few steps may have built kernels, or the process may not have had
- * a processor: the longest ones count as the longest of the others. */
+/* Returns the time of a token. In a few steps the process may not have had a processor: the longest
+ * ones count as the longest of the others. */
 static double cost_of_token(const tsr__draft_trial *t)
 {
-    const double usual = t->largest[TSR__DRAFT_LARGEST - 1];
+    int64_t longest = t->counted / STEPS_FOR_ONE_LONG;
+    longest = longest < TSR__DRAFT_LARGEST ? longest : TSR__DRAFT_LARGEST - 1;
     double ns = t->ns;
-    for (int i = 0; i < TSR__DRAFT_LARGEST - 1; i++)
-        ns -= t->largest[i] - usual;
-    return ns / t->tokens;
+    for (int64_t i = 0; i < longest; i++)
+        ns -= t->largest[i] - t->largest[longest];
+    return ns > 0 ? ns / t->tokens : 1;
 }
 
-/* Goes over to a way of making steps. */
-static void begin(tsr__draft_trial *t, int way, bool tries)
+/* Goes over to a way of making steps, or stays with it. */
+static void begin(tsr__draft_trial *t, int way, bool tries, int64_t most)
 {
     *t = (tsr__draft_trial){.way = way,
-                            .first = t->first > 0 ? t->first - 1 : 0,
+                            .begins = way != t->way,
                             .tries = tries,
-                            .most = t->first > 1 ? FIRST_TRIAL
-                                    : tries      ? TRIAL
-                                                 : t->stay,
-                            .stay = t->stay,
+                            .most = most,
+                            .all_time = t->all_time,
+                            .loss = t->loss,
+                            .expected_building = t->expected_building,
+                            .expected = {t->expected[0], t->expected[1]},
                             .cost = {t->cost[0], t->cost[1]}};
 }
 
-/* Returns how many steps of the other way make up for a trial that was lost. */
-static int64_t steps_for_loss(const tsr__draft_trial *t)
+/* Notes what a trial lost beside the other way. */
+static void note_loss(tsr__draft_trial *t, int way, double time, double lag, double building,
+                      double tokens)
 {
-    const double other = t->cost[!t->way], loss = t->ns + t->lag_ns - t->tokens * other,
-                 per_step = other * t->tokens / (double)t->steps;
-    return loss > 0 ? (int64_t)(loss / (MOST_LOSS * per_step)) : 0;
+    const double loss = time - tokens * t->cost[!way], own = loss - lag - building;
+    t->loss += loss > 0 ? loss : 0;
+    t->expected[way] = own > 0 ? own : 0;
+}
+
+static bool is_hopeless(const tsr__draft_trial *t)
+{
+    return t->cost[t->way] > GIVES_UP_AT * t->cost[!t->way];
 }
 
 /* Ends a number of steps that were made in one way, and chooses the next one. */
 static void compare(tsr__draft_trial *t)
 {
-    const int other = !t->way;
-    if (t->first == 0 && t->tokens > 0)
-        t->cost[t->way] = cost_of_token(t);
-    if (!t->tries || t->cost[other] == 0) {
-        begin(t, other, true);
+    const int way = t->way, other = !way;
+    t->cost[way] = cost_of_token(t);
+    if (!t->tries) {
+        begin(t, other, true, TRIAL);
         return;
     }
-    const bool better = t->cost[t->way] < t->cost[other];
-    const int64_t least = better ? 0 : steps_for_loss(t);
-    t->stay = better ? LEAST_STAY : t->stay < MOST_STAY ? 2 * t->stay : MOST_STAY;
-    t->stay = t->stay > least ? t->stay : least;
-    begin(t, better ? t->way : other, false);
+    if (t->cost[other] == 0) { /* the first steps */
+        const double time = t->time, lag = t->lag_ns, tokens = (double)t->all_tokens;
+        begin(t, other, true, FIRST_PLAIN);
+        t->first_time = time;
+        t->first_lag = lag;
+        t->first_tokens = tokens;
+        return;
+    }
+    if (t->first_tokens > 0) {
+        note_loss(t, other, t->first_time, t->first_lag, 0, t->first_tokens);
+        const bool again = t->cost[other] <= GIVES_UP_AT * t->cost[way];
+        begin(t, again ? other : way, again, again ? TRIAL : LEAST_STAY);
+        return;
+    }
+    note_loss(t, way, t->time, t->lag_ns, t->building_ns, (double)t->all_tokens);
+    if (way == 1)
+        t->expected_building = t->building_ns;
+    begin(t, t->cost[way] < t->cost[other] ? way : other, false, LEAST_STAY);
+}
+
+/* Returns whether a trial of the other way may begin. */
+static bool may_try(const tsr_generator *g)
+{
+    const tsr__draft_trial *t = &g->drafts->trial;
+    const double most = MOST_LOSS * t->all_time, loss = t->loss + t->expected[!t->way];
+    if (t->way == 1)
+        return loss <= most;
+    return loss + t->expected_building <= most &&
+           loss + t->expected_building + tsr__draft_model_catching_up_ns(g) <= most;
 }
 
 int32_t tsr__drafts_wish(const tsr_generator *g)
@@ -184,9 +243,12 @@ int32_t tsr__drafts_wish(const tsr_generator *g)
     if (!d)
         return 0;
     tsr__draft_trial *t = &d->trial;
-    const bool hopeless = t->tries && t->steps >= GIVES_UP_AFTER && t->cost[!t->way] > 0 &&
-                          cost_of_token(t) > GIVES_UP_AT * t->cost[!t->way];
-    if (t->steps >= t->most || hopeless)
+    if (t->tries && t->counted >= GIVES_UP_AFTER && t->cost[!t->way] > 0) {
+        t->cost[t->way] = cost_of_token(t);
+        if (is_hopeless(t))
+            compare(t);
+    }
+    if (t->steps >= t->most && t->counted > 0 && (t->tries || may_try(g)))
         compare(t);
     return t->way ? best_length(g) : 0;
 }

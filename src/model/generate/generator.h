@@ -101,6 +101,7 @@ struct tsr_generator {
     tsr_generator_stats stats;
     uint64_t step_ns; /* the time of the tokens that this step has computed, not for prompts */
     int step_tokens;  /* these tokens */
+    bool warm;        /* the kernels of drafts have been built */
     uint32_t *mask;   /* [mask_words]: the tokens that a grammar allows; NULL: there was none yet */
     int64_t mask_words;
     float *allowed; /* [vocabulary]: their logits */
@@ -240,6 +241,11 @@ void tsr__drafts_forget(tsr_generator *generator, int number, int64_t length);
  * each, of the sequences tsr__drafts_numbers [count · (longest + 1)], at tsr__drafts_logits. */
 tsr_status tsr__drafts_propose(tsr_generator *generator, int count, const int *numbers,
                                int64_t *tokens, int *longest) TSR_NODISCARD;
+/* Prepares a pass of a sequence with more than `after` drafts, the next number that there can be,
+ * and returns it; 0: there are no more. The pass only builds kernels. */
+int tsr__drafts_warm_up(tsr_generator *generator, int number, int after);
+/* Builds the kernels of a draft_model that this rank has. */
+tsr_status tsr__drafts_warm_up_model(tsr_generator *generator, int number) TSR_NODISCARD;
 const int32_t *tsr__drafts_ids(const tsr_generator *generator);
 const int *tsr__drafts_numbers(const tsr_generator *generator);
 float *tsr__drafts_logits(const tsr_generator *generator);
@@ -280,7 +286,9 @@ bool tsr__drafts_all_ready(const tsr_generator *generator, int count, const int 
 
 /* draft_pace.c */
 
-/* Notes how long this rank took for the tokens of a step. */
+/* Notes how long building kernels for drafts has taken. */
+void tsr__drafts_note_warm_up(tsr_generator *generator, uint64_t ns);
+/* Notes how long this rank took for the tokens of a step, with what the draft_model did. */
 void tsr__drafts_measure(tsr_generator *generator, int tokens, uint64_t ns);
 /* Returns how many drafts passes should have, in this rank's opinion. */
 int32_t tsr__drafts_wish(const tsr_generator *generator);

@@ -278,6 +278,37 @@ static tsr_status decode_drafts(tsr_generator *g, int count, const int *numbers)
     return TSR_OK;
 }
 
+/* Builds the kernels of passes with drafts, so that it does not take place while tokens are being
+ * generated. Nothing has been computed of the sequence before, and nothing is left of this. */
+static tsr_status warm_up(tsr_generator *g, int number)
+{
+    const uint64_t start = tsr__now_ns();
+    int count = 0;
+    tsr_status status = TSR_OK;
+    g->warm = true;
+    if (!g->drafts)
+        return TSR_OK;
+    while (status == TSR_OK && (count = tsr__drafts_warm_up(g, number, count)) > 0) {
+        const int64_t tokens = count + 1;
+        run r = {.g = g,
+                 .rows = 1,
+                 .tokens = tokens,
+                 .cached = &g->sequences[number].cache,
+                 .numbers = tsr__drafts_numbers(g),
+                 .ids = tsr__drafts_ids(g),
+                 .counts = &tokens,
+                 .logits = tsr__drafts_logits(g)};
+        status = run_stages(&r, 1);
+        tsr__generator_take_back(g, number, 0);
+    }
+    TSR__TRY(status);
+    TSR__TRY(tsr__drafts_warm_up_model(g, number));
+    const uint64_t ns = tsr__now_ns() - start;
+    tsr__drafts_note_warm_up(g, ns);
+    g->stats.prompt_ns += ns;
+    return TSR_OK;
+}
+
 /* Lists those of `count` sequences of which only the last token is not in the cache: numbers[0 …
  * *rows − 1]. Of the others, numbers[*rows …], more tokens were taken back than was wanted, because
  * a state was not kept (states.c). */
@@ -628,7 +659,7 @@ static tsr_status choose_all(tsr_generator *g, int count, const int *numbers, bo
 /* Notes the time of this step's tokens, with that for choosing them and for finding drafts. */
 static void measure(tsr_generator *g, uint64_t choosing_ns, bool prompts)
 {
-    if (g->drafts && g->step_tokens > 0)
+    if (g->drafts)
         tsr__drafts_measure(g, g->step_tokens, g->step_ns + (prompts ? 0 : choosing_ns));
     g->step_tokens = 0;
 }
@@ -643,6 +674,8 @@ static tsr_status step(tsr_generator *g, int running, const int *all, int prompt
     const uint64_t computed = g->stats.prompt_tokens;
     if (g->unchecked)
         TSR__TRY(tsr__generator_check_same(g));
+    if (!g->warm)
+        TSR__TRY(warm_up(g, all[0]));
     if (g->params.piece > 0) {
         numbers = some;
         TSR__TRY(compute_scheduled(g, &given, some));
