@@ -260,8 +260,10 @@ tsr_status tsr__drafts_propose(tsr_generator *g, int count, const int *numbers, 
 int tsr__drafts_warm_up(tsr_generator *g, int number, int after)
 {
     tsr__drafts *d = g->drafts;
+    const int64_t seen = g->sequences[number].seen;
     const int count = tsr__drafts_rounded(d, after + 1);
-    if (count <= after || count >= g->longest)
+    if (count <= after || seen + count >= g->longest ||
+        pages_for(g, seen + count + 1) - pages_for(g, seen) > tsr_kv_cache_free_pages(g->cache))
         return 0;
     memset(d->ids, 0, (size_t)(count + 1) * sizeof *d->ids);
     for (int i = 0; i <= count; i++)

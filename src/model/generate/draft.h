@@ -125,8 +125,8 @@ typedef struct tsr__draft_text {
 tsr_status tsr__draft_model_find(tsr_generator *generator, int count,
                                  tsr__draft_text *texts) TSR_NODISCARD;
 /* Builds the kernels that finding drafts needs, before they are needed. `text` has the first tokens
- * of a sequence of which nothing has been computed, and nothing is left of its drafts. Collective
- * over the ranks of the draft_model. */
+ * of a sequence of which the draft_model has computed nothing, and nothing is left of its drafts.
+ * Collective over the ranks of the draft_model. */
 tsr_status tsr__draft_model_warm_up(tsr_generator *generator, tsr__draft_text *text) TSR_NODISCARD;
 /* Returns how long it will probably take to compute the tokens that the draft_model lacks; 0
  * without one. */

@@ -242,7 +242,7 @@ void tsr__drafts_forget(tsr_generator *generator, int number, int64_t length);
 tsr_status tsr__drafts_propose(tsr_generator *generator, int count, const int *numbers,
                                int64_t *tokens, int *longest) TSR_NODISCARD;
 /* Prepares a pass of a sequence with more than `after` drafts, the next number that there can be,
- * and returns it; 0: there are no more. The pass only builds kernels. */
+ * and returns it; 0: there are no more, or there is no room. The pass only builds kernels. */
 int tsr__drafts_warm_up(tsr_generator *generator, int number, int after);
 /* Builds the kernels of a draft_model that this rank has. */
 tsr_status tsr__drafts_warm_up_model(tsr_generator *generator, int number) TSR_NODISCARD;

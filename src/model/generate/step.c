@@ -279,7 +279,8 @@ static tsr_status decode_drafts(tsr_generator *g, int count, const int *numbers)
 }
 
 /* Builds the kernels of passes with drafts, so that it does not take place while tokens are being
- * generated. Nothing has been computed of the sequence before, and nothing is left of this. */
+ * generated. The sequence's prompt has been computed, because longer texts need other kernels. It
+ * is as before afterwards. */
 static tsr_status warm_up(tsr_generator *g, int number)
 {
     const uint64_t start = tsr__now_ns();
@@ -299,7 +300,7 @@ static tsr_status warm_up(tsr_generator *g, int number)
                  .counts = &tokens,
                  .logits = tsr__drafts_logits(g)};
         status = run_stages(&r, 1);
-        tsr__generator_take_back(g, number, 0);
+        tsr__generator_take_back(g, number, g->sequences[number].seen);
     }
     TSR__TRY(status);
     TSR__TRY(tsr__drafts_warm_up_model(g, number));
@@ -674,14 +675,14 @@ static tsr_status step(tsr_generator *g, int running, const int *all, int prompt
     const uint64_t computed = g->stats.prompt_tokens;
     if (g->unchecked)
         TSR__TRY(tsr__generator_check_same(g));
-    if (!g->warm)
-        TSR__TRY(warm_up(g, all[0]));
     if (g->params.piece > 0) {
         numbers = some;
         TSR__TRY(compute_scheduled(g, &given, some));
     } else {
         TSR__TRY(compute_all(g, prompts, first, steps, next, &interrupted));
     }
+    if (!g->warm && given > 0 && !interrupted)
+        TSR__TRY(warm_up(g, numbers[0]));
     const uint64_t start = tsr__now_ns();
     if (!interrupted)
         TSR__TRY(choose_all(g, given, numbers, &interrupted));
