@@ -233,6 +233,37 @@ CASE(drafts_collectives, "draft: one set of collectives for each pass")
     close_models();
 }
 
+/* Ranks then exchange sums of weights, and one rank alone knows the token. */
+CASE(drafts_off, "draft: texts of a temperature while there are no drafts")
+{
+    static texts want, got;
+    open_models();
+    for (int with = 0; with < 2; with++) {
+        texts *out = with ? &got : &want;
+        tsr_generator *generator = NULL;
+        OK(tsr_generator_create(
+            tsr_generator_params(.model = model, .draft = with ? TSR_DRAFT_NGRAM : TSR_DRAFT_NONE),
+            &generator));
+        if (with)
+            generator->drafts->trial = (tsr__draft_trial){.most = INT64_MAX};
+        add_text(generator, 0, 5, 100, tsr_sampling_params(.temperature = 1, .seed = 5));
+        memset(out, 0, sizeof *out);
+        out->stats.struct_size = sizeof out->stats;
+        for (int count = 1; count > 0;) {
+            tsr_generated some[SEQUENCES];
+            OK(step_tokens(generator, some, &count));
+            for (int i = 0; i < count; i++)
+                out->tokens[0][out->count[0]++] = some[i].token;
+        }
+        OK(tsr_generator_get_stats(generator, &out->stats));
+        tsr_generator_destroy(&generator);
+    }
+    compare(&got, &want, "off");
+    CHECK(got.stats.drafted_passes <= 1 && got.count[0] == 100, "%" PRIu64 " passes with drafts",
+          got.stats.drafted_passes);
+    close_models();
+}
+
 CASE(drafts_continued, "draft: interrupted and continued texts with a model's drafts")
 {
     tsr_generated some[SEQUENCES];

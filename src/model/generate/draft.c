@@ -94,7 +94,7 @@ void tsr__drafts_forget(tsr_generator *g, int number, int64_t length)
     if (!g->drafts)
         return;
     tsr__drafts_drop(g, number);
-    g->drafts->of[number].planned_at = 0;
+    g->drafts->of[number].planned_at = g->drafts->of[number].given_at = 0;
     tsr__draft_model_cut(g, number, length);
 }
 
@@ -115,8 +115,10 @@ bool tsr__drafts_take(tsr_generator *g, int number, float *logits)
     }
     memcpy(logits, tsr__drafts_row(g, number, own->next),
            (size_t)g->model->config->vocabulary * sizeof *logits);
-    if (own->next <= own->ready)
+    if (own->next <= own->ready) {
         g->chosen[number] = own->tokens[own->next - 1];
+        own->given_at = s->length;
+    }
     s->seen++;
     g->stats.accepted_tokens++;
     own->next = own->next < own->count ? own->next + 1 : 0;

@@ -17,6 +17,7 @@ typedef struct tsr__drafted {
     /* The tokens that follow drafts 1 … ready, which are right. They have been chosen already. */
     int ready;
     int32_t tokens[TSR_MAX_DRAFT_TOKENS];
+    int64_t given_at; /* the length at which one of them was given as the next token; 0: none was */
     /* Drafts of the next pass, which must begin when the sequence has planned_at tokens. */
     int planned;
     int64_t planned_at; /* 0: there is no plan */

@@ -173,8 +173,9 @@ bool tsr__drafts_all_ready(const tsr_generator *g, int count, const int *numbers
     const tsr_model *m = g->model;
     if (!g->drafts || count == 0 || (tsr_group_size(m->group) == 1 && !m->stages))
         return false;
+    /* `chosen` may have a token that only this rank knows (candidates.c). */
     for (int i = 0; i < count; i++)
-        if (g->chosen[numbers[i]] < 0)
+        if (g->drafts->of[numbers[i]].given_at != g->sequences[numbers[i]].length)
             return false;
     return true;
 }
