@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "base/fault.h"
-#include "model/generate/generator.h"
+#include "model/generate/draft.h"
 #include "model/made.h"
 #include "model/open.h"
 #include "parallel/spmd.h"
@@ -39,6 +39,8 @@ static tsr_generator *generator_of(int sequences, int64_t cache_tokens, int ahea
                              .draft = draft_tokens > 0 ? TSR_DRAFT_NGRAM : TSR_DRAFT_NONE,
                              .draft_tokens = draft_tokens),
         &generator));
+    if (draft_tokens > 0) /* there are drafts, whatever they cost */
+        generator->drafts->trial = (tsr__draft_trial){.way = 1, .most = INT64_MAX};
     return generator;
 }
 

@@ -15,9 +15,13 @@
 
 #define FIRST_TRIAL 6
 #define FIRST_PLAIN 8
-/* The steps for which the slower way is tried, and the least between trials. */
+/* The steps for which the slower way is tried, and the least between trials: fewer with drafts,
+ * because steps with useless ones lose more than trials of the other way. */
 #define TRIAL 32
 #define LEAST_STAY 512
+#define LEAST_STAY_WITH 64
+/* Drafts are used if their tokens take at most so much of the time of others. */
+#define WORTH_IT 0.97
 #define MOST_LOSS (1.0 / 64)
 /* A trial that takes so many times as long as the other way ends after so many steps. */
 #define GIVES_UP_AT 1.5
@@ -223,7 +227,8 @@ static void compare(tsr__draft_trial *t)
     note_loss(t, way, t->time, t->lag_ns, t->building_ns, (double)t->all_tokens);
     if (way == 1)
         t->expected_building = t->building_ns;
-    begin(t, t->cost[way] < t->cost[other] ? way : other, false, LEAST_STAY);
+    const int better = t->cost[1] < WORTH_IT * t->cost[0];
+    begin(t, better, false, better ? LEAST_STAY_WITH : LEAST_STAY);
 }
 
 /* Returns whether a trial of the other way may begin. */
