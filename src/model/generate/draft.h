@@ -41,7 +41,7 @@ typedef struct tsr__draft_trial {
     double lag_ns;      /* of `time`, that in which a draft_model caught up with the texts */
     double cost[2];     /* ns of a token; 0: unknown */
     double all_time;    /* ns of all steps */
-    double loss;        /* ns that trials took longer than the other way, all together */
+    double loss[2];     /* ns that trials of each way took longer than the other way */
     double expected[2]; /* ns that the latest trial lost, without lag_ns */
     double building_ns; /* of steps that built kernels */
     /* ns that a trial of drafts may take for kernels that are not built yet, such as those for

@@ -5,8 +5,8 @@
  *
  * The first text begins with FIRST_TRIAL steps with drafts and FIRST_PLAIN without. From then on
  * the faster way is used, and the other one is tried from time to time. The time that trials lose
- * is measured, and the next one begins when all of them, with what it will probably lose, are at
- * most MOST_LOSS of the time of all steps. */
+ * is measured, and the next one begins when all of the same way, with what it will probably lose,
+ * are at most MOST_LOSS of the time of all steps. */
 #include <string.h>
 
 #include "gpu/internal.h"
@@ -181,7 +181,7 @@ static void begin(tsr__draft_trial *t, int way, bool tries, int64_t most)
                             .tries = tries,
                             .most = most,
                             .all_time = t->all_time,
-                            .loss = t->loss,
+                            .loss = {t->loss[0], t->loss[1]},
                             .expected_building = t->expected_building,
                             .expected = {t->expected[0], t->expected[1]},
                             .cost = {t->cost[0], t->cost[1]}};
@@ -192,7 +192,7 @@ static void note_loss(tsr__draft_trial *t, int way, double time, double lag, dou
                       double tokens)
 {
     const double loss = time - tokens * t->cost[!way], own = loss - lag - building;
-    t->loss += loss > 0 ? loss : 0;
+    t->loss[way] += loss > 0 ? loss : 0;
     t->expected[way] = own > 0 ? own : 0;
 }
 
@@ -235,7 +235,7 @@ static void compare(tsr__draft_trial *t)
 static bool may_try(const tsr_generator *g)
 {
     const tsr__draft_trial *t = &g->drafts->trial;
-    const double most = MOST_LOSS * t->all_time, loss = t->loss + t->expected[!t->way];
+    const double most = MOST_LOSS * t->all_time, loss = t->loss[!t->way] + t->expected[!t->way];
     if (t->way == 1)
         return loss <= most;
     return loss + t->expected_building <= most &&
