@@ -2,7 +2,6 @@
  * function exists and returns TSR_ERR_UNSUPPORTED. The objects that these functions take cannot be
  * created. */
 #include "base/stub.h"
-#include "parallel/internal.h"
 #include "tessera/calibrate.h"
 #include "tessera/moe.h"
 #include "tessera/optimizer.h"
@@ -26,10 +25,6 @@
 TSR__ABSENT(tsr_moe_create, const tsr_moe_params *params, tsr_layer **out)
 TSR__ABSENT(tsr_moe_get_choice, const tsr_layer_saved *saved, tsr_moe_choice *out)
 TSR__ABSENT(tsr_moe_set_balance, tsr_layer *layer, const tsr_tensor *dprobabilities)
-
-/* parallel/internal.h */
-ANSWER(bool, tsr__parameter_in_team,
-       (const tsr_parameter *parameter, int64_t *first, int64_t *count), false)
 
 /* group.h */
 TSR__ABSENT(tsr_group_create, tsr_comm *comm, tsr_stream *stream,

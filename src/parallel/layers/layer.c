@@ -482,14 +482,3 @@ const tsr_tensor *tsr__layer_saved_kept(const tsr_layer_saved *saved)
 {
     return saved->kept;
 }
-
-bool tsr__parameter_in_team(const tsr_parameter *parameter, int64_t *first, int64_t *count)
-{
-    /* `seen` is the first member. */
-    const tsr__layer_parameter *own = (const tsr__layer_parameter *)(const void *)parameter;
-    if (own->in_team) {
-        *first = own->team_first;
-        *count = own->team_count;
-    }
-    return own->in_team;
-}

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/error.h"
 #include "parallel/internal.h"
+#include "parallel/layers/layer.h"
 
 /* Scratch memory, [ranks] each: rates and ranges of teams or of a team's ranks, and their numbers.
  */
@@ -105,4 +106,15 @@ int tsr__teams_largest(int ranks, const int *teams)
         largest = count > largest ? count : largest;
     }
     return largest;
+}
+
+bool tsr__parameter_in_team(const tsr_parameter *parameter, int64_t *first, int64_t *count)
+{
+    /* `seen` is the first member. */
+    const tsr__layer_parameter *own = (const tsr__layer_parameter *)(const void *)parameter;
+    if (own->in_team) {
+        *first = own->team_first;
+        *count = own->team_count;
+    }
+    return own->in_team;
 }
