@@ -86,9 +86,15 @@ typedef enum tsr_chat_format {
     TSR_CHAT_MINIMAX_M2 = 22,
     /* "harmony": <|start|>user<|message|>Q<|end|><|start|>assistant<|channel|>final<|message|>R
      * <|end|>, after an introduction that names no date (gpt-oss) */
-    TSR_CHAT_HARMONY = 23
+    TSR_CHAT_HARMONY = 23,
+    /* "mistral-v11-tekken": the messages of mistral-v7-tekken; calls
+     * [TOOL_CALLS]name[CALL_ID]id[ARGS]{…} (Mistral Small 3.2) */
+    TSR_CHAT_MISTRAL_V11_TEKKEN = 24,
+    /* "mistral-v13-tekken": the same without ids; calls [TOOL_CALLS]name[ARGS]{…} (Ministral 3,
+     * Devstral 2, Magistral) */
+    TSR_CHAT_MISTRAL_V13_TEKKEN = 25
 } tsr_chat_format;
-#define TSR_CHAT_FORMATS 24
+#define TSR_CHAT_FORMATS 26
 
 /* Returns the name in quotes above, "model" for TSR_CHAT_MODEL, or "?" for any other value. The
  * string is in static storage. */
@@ -111,13 +117,16 @@ typedef enum tsr_chat_role {
      * library only adds what is around them. Formats: chatml, llama3, mistral-v3 and later ones of
      * Mistral, harmony. */
     TSR_CHAT_TOOLS = 3,  /* the tools that there are. Formats of Mistral: directly before the user's
-                            last message. harmony: in place of the system's message, whose text
-                            comes before the tools, if there is one ("# Instructions…") */
-    TSR_CHAT_CALLS = 4,  /* the assistant calls tools, in place of a reply. harmony: one tool, with
-                            its arguments */
+                            last message, of mistral-v13-tekken before the first one. harmony: in
+                            place of the system's message, whose text comes before the tools, if
+                            there is one ("# Instructions…") */
+    TSR_CHAT_CALLS = 4,  /* the assistant calls tools, in place of a reply. harmony,
+                            mistral-v11-tekken and mistral-v13-tekken: one tool, with its arguments;
+                            of the latter two, further calls of the same reply may follow */
     TSR_CHAT_RESULT = 5, /* what a tool has given: after calls, or after another result */
-    /* harmony: what the assistant has thought, or told the user, before a call */
+    /* harmony: what the assistant has thought before a call */
     TSR_CHAT_REASONING = 6,
+    /* harmony, mistral-v13-tekken: what the assistant has told the user before a call */
     TSR_CHAT_PREAMBLE = 7
 } tsr_chat_role;
 
@@ -126,7 +135,12 @@ typedef struct tsr_chat_message {
     tsr_chat_role role;
     const void *text; /* [size_bytes]; may contain zeros and need not be UTF-8 */
     size_t size_bytes;
-    const char *tool; /* harmony: the tool of a call or result. Other formats do not use it */
+    /* harmony: the tool of a call or result. mistral-v11-tekken, mistral-v13-tekken: that of a
+     * call. Other formats do not use it */
+    const char *tool;
+    /* mistral-v11-tekken: the id of a call, or of the call that a result belongs to. Other formats
+     * do not use it */
+    const char *call_id;
 } tsr_chat_message;
 
 typedef enum tsr_chat_after {

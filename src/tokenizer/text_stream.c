@@ -22,14 +22,18 @@ typedef enum mark {
     MARK_START,       /* a role follows, and then MARK_CHANNEL or MARK_MESSAGE */
     MARK_CHANNEL,     /* a channel's name follows, and then MARK_MESSAGE */
     MARK_MESSAGE,     /* the text of the channel that was named follows */
+    MARK_CALLS,       /* the name of a tool follows, and then MARK_CALL_ID or MARK_ARGS */
+    MARK_CALL_ID,     /* the id of the call follows, and then MARK_ARGS */
+    MARK_ARGS,        /* the arguments of the call follow */
     MARKS
 } mark;
 
 static const char *const mark_spellings[MARKS] = {
-    [MARK_THINK] = "<think>",      [MARK_THOUGHT] = "<|channel>",
-    [MARK_END_THINK] = "</think>", [MARK_END_THOUGHT] = "<channel|>",
-    [MARK_START] = "<|start|>",    [MARK_CHANNEL] = "<|channel|>",
-    [MARK_MESSAGE] = "<|message|>"};
+    [MARK_THINK] = "<think>",       [MARK_THOUGHT] = "<|channel>",
+    [MARK_END_THINK] = "</think>",  [MARK_END_THOUGHT] = "<channel|>",
+    [MARK_START] = "<|start|>",     [MARK_CHANNEL] = "<|channel|>",
+    [MARK_MESSAGE] = "<|message|>", [MARK_CALLS] = "[TOOL_CALLS]",
+    [MARK_CALL_ID] = "[CALL_ID]",   [MARK_ARGS] = "[ARGS]"};
 
 static const char assistant[] = "<｜Assistant｜>";
 
@@ -97,7 +101,8 @@ static void find_marks(tsr_text_stream *s, bool wanted)
 {
     static const mark sets[][3] = {{MARK_THINK, MARK_END_THINK, MARK_THINK},
                                    {MARK_THOUGHT, MARK_END_THOUGHT, MARK_THOUGHT},
-                                   {MARK_START, MARK_CHANNEL, MARK_MESSAGE}};
+                                   {MARK_START, MARK_CHANNEL, MARK_MESSAGE},
+                                   {MARK_CALLS, MARK_ARGS, MARK_ARGS}};
     for (size_t set = 0; set < sizeof sets / sizeof *sets; set++) {
         bool complete = wanted;
         for (int i = 0; i < 3; i++) {
@@ -109,6 +114,10 @@ static void find_marks(tsr_text_stream *s, bool wanted)
         for (int i = 0; i < 3 && !complete; i++)
             s->marks[sets[set][i]] = -1;
     }
+    /* Calls have no ids with some of the models that have [ARGS]. */
+    const char *id = mark_spellings[MARK_CALL_ID];
+    s->marks[MARK_CALL_ID] =
+        s->marks[MARK_ARGS] >= 0 ? tsr_tokenizer_find(s->tokenizer, id, strlen(id)) : -1;
 }
 
 static tsr_status init_stream(const tsr_text_stream_params *p, tsr_text_stream *s)
@@ -317,18 +326,33 @@ static tsr_text_channel channel_by_name(const char *name)
                                                   : TSR_TEXT_ANSWER;
 }
 
+/* Takes the name of the tool after [TOOL_CALLS]. */
+static void take_tool(channel_state *state)
+{
+    const char *name = state->name + strspn(state->name, " \n\t");
+    const size_t size = strcspn(name, " \n\t");
+    if (size > TSR_TEXT_STREAM_MAX_RECIPIENT)
+        return;
+    memcpy(state->recipient, name, size);
+    state->recipient[size] = '\0';
+}
+
 static void pass_mark(channel_state *state, mark found)
 {
-    if (!is_text(state))
-        take_recipient(state);
-    else
+    if (is_text(state))
         state->recipient[0] = '\0';
-    if (found == MARK_START)
+    else if (state->name_of == MARK_CALLS)
+        take_tool(state);
+    else if (state->name_of != MARK_CALL_ID)
+        take_recipient(state);
+    if (found == MARK_START || found == MARK_CALLS)
         state->recipient[0] = '\0';
     if (found == MARK_THINK)
         begin_channel(state, TSR_TEXT_REASONING);
     else if (found == MARK_END_THINK || found == MARK_END_THOUGHT)
         begin_channel(state, TSR_TEXT_ANSWER);
+    else if (found == MARK_ARGS)
+        begin_channel(state, TSR_TEXT_COMMENTARY);
     else if (found == MARK_MESSAGE)
         begin_channel(state, state->name_of == MARK_CHANNEL ? channel_by_name(state->name)
                                                             : TSR_TEXT_ANSWER);
@@ -341,6 +365,11 @@ static size_t take_name(channel_state *state, const char *bytes, size_t size)
 {
     if (is_text(state))
         return 0;
+    if (state->name_of == MARK_CALLS && strspn(state->name, " ") == strlen(state->name) &&
+        memchr(bytes, '[', size) != NULL) {
+        begin_channel(state, TSR_TEXT_ANSWER); /* a list of calls, as older models write it */
+        return 0;
+    }
     const char *line_end = state->name_of == MARK_THOUGHT ? memchr(bytes, '\n', size) : NULL;
     if (line_end != NULL) {
         begin_channel(state, TSR_TEXT_REASONING);
@@ -411,10 +440,11 @@ static void give_out_before(tsr_text_stream *s, mark found, const char **text, s
  * header, counts. Names after <|start|> and <|channel|> may contain control tokens. */
 static void pass_control(tsr_text_stream *s, int32_t id)
 {
-    const bool is_name = !is_text(&s->at) && s->at.name_of != MARK_THOUGHT;
+    const bool is_name = s->at.name_of == MARK_START || s->at.name_of == MARK_CHANNEL;
     if (is_name || (id != s->assistant && !tsr__is_control(&s->tokenizer->vocabulary.tokens[id])))
         return;
     begin_channel(&s->at, TSR_TEXT_ANSWER);
+    s->at.recipient[0] = '\0';
     s->at.begins = false;
 }
 

@@ -341,7 +341,7 @@ START_TEST(mistakes_are_named)
                  "tessera: chat: --format takes chatml, llama2, llama3, mistral, mistral-v1, "
                  "mistral-v3, mistral-tekken, mistral-v7, mistral-v7-tekken, zephyr, vicuna, "
                  "deepseek, gemma, gemma4, phi3, phi4, phi4-mini, granite, olmo2, glm4, glm4.5, "
-                 "minimax-m2, harmony, not 'gemma5'\n");
+                 "minimax-m2, harmony, mistral-v11-tekken, mistral-v13-tekken, not 'gemma5'\n");
     tool_fails("chat " MODEL, "tessera: chat: the model's files have no chat template; choose a "
                               "format by its name with --format, or --plain\n");
     tool_refuses("chat x --plain --format chatml",

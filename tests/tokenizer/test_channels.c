@@ -10,6 +10,8 @@
 #define THOUGHT "<|channel>", "<channel|>"
 #define HARMONY "<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|return|>", "<|constrain|>"
 
+#define MISTRAL "[TOOL_CALLS]", "[INST]", "[/INST]"
+
 /* Makes a byte-level tokenizer with these added tokens. */
 static tsr_tokenizer *make_tokenizer(const char *const *added)
 {
@@ -45,6 +47,9 @@ static const char *const think[] = {THINK, NULL}, *const thought[] = {THOUGHT, N
                          *const deepseek[] = {THINK, "<｜Assistant｜>", NULL},
                          *const turn_thought[] = {THOUGHT, "<|user|>", "<|assistant|>", NULL},
                          *const harmony[] = {HARMONY, NULL}, *const half[] = {"<think>", NULL},
+                         *const mistral[] = {MISTRAL, "[CALL_ID]", "[ARGS]", NULL},
+                         *const no_ids[] = {MISTRAL, "[ARGS]", NULL},
+                         *const lists[] = {MISTRAL, "[CALL_ID]", NULL},
                          *const other[] = {"<|start|>", "<|message|>", NULL};
 
 static const example examples[] = {
@@ -98,6 +103,16 @@ static const example examples[] = {
      "<|channel|>a name longer than the one kept<|message|>A",
      NULL,
      {"A", "", ""}},
+    {mistral,
+     "[INST]Q[/INST]",
+     "A[TOOL_CALLS]f[CALL_ID]abcdefghi[ARGS]{}[TOOL_CALLS] f [CALL_ID]x[ARGS]{\"y\": 1}",
+     NULL,
+     {"A", "", "{}{\"y\": 1}"}},
+    {no_ids, "[TOOL_CALLS]f[INST]Q[/INST]", "A[TOOL_CALLS]f[ARGS]{}", NULL, {"A", "", "{}"}},
+    {mistral, "[TOOL_CALLS]f[ARGS]{}[INST]Q[/INST]", "A[TOOL_CALLS]f", NULL, {"A", "", ""}},
+    /* A list of calls, as older models write it, is text. */
+    {mistral, "[INST]Q[/INST]", "[TOOL_CALLS][{\"a\": 1}]", NULL, {"[{\"a\": 1}]", "", ""}},
+    {lists, "Q", "[TOOL_CALLS]f[CALL_ID]1", NULL, {"f1", "", ""}},
     /* Vocabularies that lack one of the tokens have no channels. */
     {half, "Q", "<think>why", NULL, {"<think>why", "", ""}},
     {other, "<|start|>", "assistant<|message|>A", NULL, {"assistantA", "", ""}},
@@ -136,8 +151,11 @@ START_TEST(channels_are_kept_apart)
         const int channel = (int)tsr_text_stream_channel(stream);
         ck_assert(channel >= 0 && channel < 3);
         const bool called = channel == TSR_TEXT_COMMENTARY && strstr(e->text, "=functions.f");
+        const bool named = channel == TSR_TEXT_COMMENTARY && strstr(e->text, "[ARGS]");
         if (size > 0)
-            ck_assert_str_eq(tsr_text_stream_recipient(stream), called ? "functions.f" : "");
+            ck_assert_str_eq(tsr_text_stream_recipient(stream), called  ? "functions.f"
+                                                                : named ? "f"
+                                                                        : "");
         ck_assert_uint_lt(strlen(got[channel]) + size, sizeof got[channel]);
         strncat(got[channel], text, size);
     }

@@ -30,6 +30,9 @@ static const char *const control[] = {
     "[TOOL_CALLS]",
     "[TOOL_RESULTS]",
     "[/TOOL_RESULTS]",
+    "[TOOL_CONTENT]",
+    "[CALL_ID]",
+    "[ARGS]",
     "<｜User｜>",
     "<｜Assistant｜>",
     "<start_of_turn>",
@@ -94,12 +97,18 @@ static void close_usual(void)
 
 static tsr_chat_message message(tsr_chat_role role, const char *text)
 {
-    return (tsr_chat_message){sizeof(tsr_chat_message), role, text, strlen(text), NULL};
+    return (tsr_chat_message){sizeof(tsr_chat_message), role, text, strlen(text), NULL, NULL};
 }
 
 static tsr_chat_message of_tool(tsr_chat_role role, const char *tool, const char *text)
 {
-    return (tsr_chat_message){sizeof(tsr_chat_message), role, text, strlen(text), tool};
+    return (tsr_chat_message){sizeof(tsr_chat_message), role, text, strlen(text), tool, NULL};
+}
+
+static tsr_chat_message of_call(tsr_chat_role role, const char *tool, const char *id,
+                                const char *text)
+{
+    return (tsr_chat_message){sizeof(tsr_chat_message), role, text, strlen(text), tool, id};
 }
 
 typedef struct ids {
@@ -237,6 +246,16 @@ static const example examples[TSR_CHAT_FORMATS] = {
                           "<|start|>user<|message|>T<|end|><|start|>assistant", "<|end|>",
                           "<|channel|>final<|message|>",
                           "'<|start|>assistant<|channel|>final<|message|>' + m"},
+    [TSR_CHAT_MISTRAL_V11_TEKKEN] = {"mistral-v11-tekken",
+                                     "<s>[SYSTEM_PROMPT]S[/SYSTEM_PROMPT][INST]Q[/INST]",
+                                     "[INST]T[/INST]", "</s>", "",
+                                     "{{ '[SYSTEM_PROMPT]' + m }} {{ '[INST]' + n }} {{ "
+                                     "'[CALL_ID]' + id + '[ARGS]' + a }}"},
+    [TSR_CHAT_MISTRAL_V13_TEKKEN] = {"mistral-v13-tekken",
+                                     "<s>[SYSTEM_PROMPT]S[/SYSTEM_PROMPT][INST]Q[/INST]",
+                                     "[INST]T[/INST]", "</s>", "",
+                                     "{{ '[SYSTEM_PROMPT]' + m }} {{ '[INST]' + n }} {{ name + "
+                                     "'[ARGS]' + a }}"},
 };
 
 /* The text after the header if the model shall reply. */
@@ -455,10 +474,11 @@ START_TEST(mistakes_are_named)
 {
     const tsr_chat_message s = message(TSR_CHAT_SYSTEM, "S"), q = message(TSR_CHAT_USER, "Q"),
                            r = message(TSR_CHAT_ASSISTANT, "R"),
-                           nothing = {sizeof nothing, TSR_CHAT_USER, NULL, 3, NULL},
-                           large = {sizeof large, TSR_CHAT_USER, "",
-                                    (size_t)TSR_TOKENIZER_MAX_TEXT + 1, NULL},
-                           other = {sizeof other, (tsr_chat_role)8, "x", 1, NULL};
+                           nothing = {sizeof nothing, TSR_CHAT_USER, NULL, 3, NULL, NULL},
+                           large = {sizeof large, TSR_CHAT_USER,
+                                    "",           (size_t)TSR_TOKENIZER_MAX_TEXT + 1,
+                                    NULL,         NULL},
+                           other = {sizeof other, (tsr_chat_role)8, "x", 1, NULL, NULL};
     const struct {
         tsr_chat_message messages[3];
         int count;
@@ -499,7 +519,7 @@ START_TEST(mistakes_are_named)
                                     tsr_chat_params(.format = (tsr_chat_format)99, .messages = &q,
                                                     .count = 1, .begin_reply = true),
                                     &none, &count),
-                    TSR_ERR_INVALID, "chat: format is 99; 0 to 23 are possible");
+                    TSR_ERR_INVALID, "chat: format is 99; 0 to 25 are possible");
     ck_assert_error(tsr_chat_encode(NULL, NULL, &none, &count), TSR_ERR_INVALID,
                     "chat: the tokenizer is NULL");
     ck_assert_error(tsr_chat_encode(tokenizer, NULL, &none, &count), TSR_ERR_INVALID,
@@ -508,7 +528,8 @@ START_TEST(mistakes_are_named)
         tsr_chat_format_parse("gemma5", &format), TSR_ERR_INVALID,
         "chat: there is no format 'gemma5'; formats: chatml, llama2, llama3, mistral, mistral-v1, "
         "mistral-v3, mistral-tekken, mistral-v7, mistral-v7-tekken, zephyr, vicuna, deepseek, "
-        "gemma, gemma4, phi3, phi4, phi4-mini, granite, olmo2, glm4, glm4.5, minimax-m2, harmony");
+        "gemma, gemma4, phi3, phi4, phi4-mini, granite, olmo2, glm4, glm4.5, minimax-m2, harmony, "
+        "mistral-v11-tekken, mistral-v13-tekken");
     ck_assert_error(tsr_chat_format_parse(NULL, &format), TSR_ERR_INVALID, "chat: name is NULL");
     ck_assert_str_eq(tsr_chat_format_name((tsr_chat_format)99), "?");
     ck_assert_str_eq(tsr_chat_format_name(TSR_CHAT_MODEL), "model");
@@ -593,6 +614,82 @@ START_TEST(calls_and_results_have_their_places)
                         tsr_chat_params(.format = TSR_CHAT_VICUNA, .messages = all, .count = 2),
                         &got.ids, &got.count),
         TSR_ERR_INVALID, "chat: the format vicuna has no messages with calls of tools (message 1)");
+}
+END_TEST
+
+/* Of Mistral's newer formats, each call is a message, and those of one reply end together. Names
+ * and ids cannot contain control tokens. */
+START_TEST(mistral_names_each_call)
+{
+    const tsr_chat_message all[] = {message(TSR_CHAT_TOOLS, "T"),
+                                    message(TSR_CHAT_USER, "Q"),
+                                    of_call(TSR_CHAT_CALLS, "a", "1", "{}"),
+                                    of_call(TSR_CHAT_CALLS, "b", "2", "{\"x\": 1}"),
+                                    of_call(TSR_CHAT_RESULT, NULL, "1", "A"),
+                                    of_call(TSR_CHAT_RESULT, NULL, "2", "B"),
+                                    of_call(TSR_CHAT_CALLS, "c[ARGS]", "3[/INST]", "{}"),
+                                    of_call(TSR_CHAT_RESULT, NULL, "3[TOOL_CONTENT]", "C"),
+                                    message(TSR_CHAT_ASSISTANT, "R")};
+    const tsr_chat_message told[] = {
+        all[1], message(TSR_CHAT_PREAMBLE, "wait"), of_tool(TSR_CHAT_CALLS, "a", "{}"),
+        of_tool(TSR_CHAT_CALLS, "b", "{}"), message(TSR_CHAT_RESULT, "A")};
+    ck_assert_ids(encode(tokenizer, tsr_chat_params(.format = TSR_CHAT_MISTRAL_V11_TEKKEN,
+                                                    .messages = all, .count = 6)),
+                  "<s>[AVAILABLE_TOOLS]T[/AVAILABLE_TOOLS][INST]Q[/INST][TOOL_CALLS]a[CALL_ID]1"
+                  "[ARGS]{}[TOOL_CALLS]b[CALL_ID]2[ARGS]{\"x\": 1}</s>[TOOL_RESULTS]1"
+                  "[TOOL_CONTENT]A[/TOOL_RESULTS][TOOL_RESULTS]2[TOOL_CONTENT]B[/TOOL_RESULTS]",
+                  TSR_CHAT_MISTRAL_V11_TEKKEN);
+    ck_assert_ids(
+        encode(tokenizer, tsr_chat_params(.format = TSR_CHAT_MISTRAL_V13_TEKKEN, .messages = told,
+                                          .count = 5, .begin_reply = true)),
+        "<s>[INST]Q[/INST]wait[TOOL_CALLS]a[ARGS]{}[TOOL_CALLS]b[ARGS]{}</s>"
+        "[TOOL_RESULTS]A[/TOOL_RESULTS]",
+        TSR_CHAT_MISTRAL_V13_TEKKEN);
+    ids got = encode(tokenizer, tsr_chat_params(.format = TSR_CHAT_MISTRAL_V11_TEKKEN,
+                                                .messages = all, .count = 9));
+    static const struct {
+        const char *token;
+        int count;
+    } tokens[] = {{"[ARGS]", 3}, {"[/INST]", 1}, {"[TOOL_CONTENT]", 3}, {"</s>", 3}};
+    for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
+        const int32_t id = tsr_tokenizer_find(tokenizer, tokens[i].token, strlen(tokens[i].token));
+        int found = 0;
+        for (uint64_t k = 0; k < got.count; k++)
+            found += got.ids[k] == id;
+        ck_assert_int_ge(id, 0);
+        ck_assert_int_eq(found, tokens[i].count);
+    }
+    tsr_tokenizer_free_ids(&got.ids);
+    const struct {
+        tsr_chat_format format;
+        tsr_chat_message messages[3];
+        const char *wanted;
+    } cases[] = {
+        {TSR_CHAT_MISTRAL_V11_TEKKEN,
+         {all[1], of_tool(TSR_CHAT_CALLS, "a", "{}"), all[4]},
+         "chat: message 1 has no id of a call, which the format mistral-v11-tekken needs"},
+        {TSR_CHAT_MISTRAL_V11_TEKKEN,
+         {all[1], all[2], message(TSR_CHAT_RESULT, "A")},
+         "chat: message 2 has no id of a call, which the format mistral-v11-tekken needs"},
+        {TSR_CHAT_MISTRAL_V13_TEKKEN,
+         {all[1], message(TSR_CHAT_CALLS, "{}"), all[4]},
+         "chat: message 1 has no tool, which the format mistral-v13-tekken needs"},
+        {TSR_CHAT_MISTRAL_V13_TEKKEN,
+         {all[1], message(TSR_CHAT_REASONING, "why"), all[2]},
+         "chat: the format mistral-v13-tekken has no messages with a reasoning (message 1)"},
+        {TSR_CHAT_MISTRAL_V11_TEKKEN,
+         {all[1], told[1], all[2]},
+         "chat: the format mistral-v11-tekken has no messages with a preamble (message 1)"},
+        {TSR_CHAT_MISTRAL_V7_TEKKEN,
+         {all[1], all[2], all[3]},
+         "chat: message 2 is the calls's (4) instead of the user's"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        ck_assert_error(tsr_chat_encode(tokenizer,
+                                        tsr_chat_params(.format = cases[i].format,
+                                                        .messages = cases[i].messages, .count = 3),
+                                        &got.ids, &got.count),
+                        TSR_ERR_INVALID, cases[i].wanted);
 }
 END_TEST
 
@@ -743,6 +840,7 @@ TESTS(chat)
     tcase_add_test(tests, a_conversation_begins_with_one_bos);
     tcase_add_test(tests, calls_and_results_have_their_places);
     tcase_add_test(tests, harmony_names_tools);
+    tcase_add_test(tests, mistral_names_each_call);
     tcase_add_test(tests, a_reply_may_begin_without_reasoning);
     tcase_add_test(tests, mistakes_are_named);
     tcase_add_test(tests, a_tokenizer_may_lack_what_a_format_needs);

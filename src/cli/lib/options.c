@@ -14,7 +14,7 @@
 static int store(const char *command, const cli_option *option, const char *argument,
                  const char *value)
 {
-    char problem[256] = "", named[64];
+    char problem[512] = "", named[64];
     if (argument[1] != '-')
         snprintf(named, sizeof named, "-%c", option->letter);
     else

@@ -123,30 +123,33 @@ static tsr_status append_between(script *s, const char *const around[2],
     return append_format_string(s, around[1]);
 }
 
-/* Appends the name of a message's tool, if the format has it: the string `after` follows it. */
-static tsr_status append_tool(script *s, const tsr_chat_message *message, const char *after)
+/* Appends the name of a message's tool, or the id of its call, if the format has it: the string
+ * `after` follows it. */
+static tsr_status append_name(script *s, const char *name, const char *after)
 {
     if (after == NULL)
         return TSR_OK;
-    TSR__TRY(append_text(s, message->tool, strlen(message->tool)));
+    TSR__TRY(append_text(s, name, strlen(name)));
     return append_format_string(s, after);
 }
 
-/* Calls are a reply that begins in another way. */
-static tsr_status append_calls(script *s, const tsr_chat_message *message)
+/* Calls are a reply that begins in another way. `ends`: no further call of this reply follows. */
+static tsr_status append_calls(script *s, const tsr_chat_message *message, bool ends)
 {
     const char *end = s->format->call_end;
     TSR__TRY(append_format_string(s, s->format->header));
     TSR__TRY(append_format_string(s, s->format->calls));
-    TSR__TRY(append_tool(s, message, s->format->call_name));
+    TSR__TRY(append_name(s, message->tool, s->format->call_name));
+    TSR__TRY(append_name(s, message->call_id, s->format->call_id));
     TSR__TRY(append_message(s, message));
-    return append_format_string(s, end != NULL ? end : s->format->end);
+    return ends ? append_format_string(s, end != NULL ? end : s->format->end) : TSR_OK;
 }
 
 static tsr_status append_result(script *s, const tsr_chat_message *message)
 {
     TSR__TRY(append_format_string(s, s->format->result[0]));
-    TSR__TRY(append_tool(s, message, s->format->result_name));
+    TSR__TRY(append_name(s, message->tool, s->format->result_name));
+    TSR__TRY(append_name(s, message->call_id, s->format->result_id));
     TSR__TRY(append_message(s, message));
     return append_format_string(s, s->format->result[1]);
 }
@@ -198,6 +201,18 @@ static tsr_status append_begin(script *s, tsr_chat_reasoning reasoning)
     return append_format_string(s, empty ? answer : s->format->begin);
 }
 
+/* Appends a reply, or a message with calls, and what the format has after its end. */
+static tsr_status append_turn(script *s, const tsr_chat_params *params, int i)
+{
+    const tsr_chat_message *message = &params->messages[i];
+    const bool last = i + 1 == params->count;
+    const bool goes_on = s->format->several_calls && !last && message->role == TSR_CHAT_CALLS &&
+                         message[1].role == TSR_CHAT_CALLS;
+    TSR__TRY(message->role == TSR_CHAT_CALLS ? append_calls(s, message, !goes_on)
+                                             : append_reply(s, message));
+    return last || goes_on ? TSR_OK : append_format_string(s, s->format->after_end);
+}
+
 static tsr_status append_all(script *s, const tsr_chat_params *params)
 {
     const tsr_chat_message *messages = params->messages, *system = NULL;
@@ -212,10 +227,7 @@ static tsr_status append_all(script *s, const tsr_chat_params *params)
                    messages[i].role == TSR_CHAT_PREAMBLE) {
             TSR__TRY(append_before_calls(s, &messages[i]));
         } else if (messages[i].role == TSR_CHAT_ASSISTANT || messages[i].role == TSR_CHAT_CALLS) {
-            TSR__TRY(messages[i].role == TSR_CHAT_CALLS ? append_calls(s, &messages[i])
-                                                        : append_reply(s, &messages[i]));
-            if (i + 1 < params->count)
-                TSR__TRY(append_format_string(s, s->format->after_end));
+            TSR__TRY(append_turn(s, params, i));
             follows_reply = true;
         } else if (messages[i].role == TSR_CHAT_USER) {
             TSR__TRY(append_user(s, &messages[i], system, follows_reply));
@@ -243,20 +255,21 @@ static const char *role_name(tsr_chat_role role)
 }
 
 /* Returns whether a message is in a place where its role may be; `turn` is that of the user or of
- * the assistant. With `names_tools`, the format's list of tools is the first message. */
-static bool may_be(const tsr_chat_params *p, int i, tsr_chat_role turn, bool names_tools)
+ * the assistant. */
+static bool may_be(const tsr_chat_params *p, int i, tsr_chat_role turn,
+                   const tsr__chat_format *format)
 {
     const tsr_chat_role before = i > 0 ? p->messages[i - 1].role : TSR_CHAT_ASSISTANT;
     switch (p->messages[i].role) {
     case TSR_CHAT_TOOLS:
-        if (names_tools)
+        if (format->tools_replace_system)
             return i == 0 && p->after == TSR_CHAT_AFTER_NOTHING && p->count > 1;
         return turn == TSR_CHAT_USER && before != TSR_CHAT_TOOLS && i + 1 < p->count &&
                p->messages[i + 1].role == TSR_CHAT_USER;
     case TSR_CHAT_RESULT:
         return before == TSR_CHAT_CALLS || before == TSR_CHAT_RESULT;
     case TSR_CHAT_CALLS:
-        return turn == TSR_CHAT_ASSISTANT;
+        return turn == TSR_CHAT_ASSISTANT || (format->several_calls && before == TSR_CHAT_CALLS);
     case TSR_CHAT_REASONING:
     case TSR_CHAT_PREAMBLE:
         return turn == TSR_CHAT_ASSISTANT && i + 1 < p->count &&
@@ -275,16 +288,29 @@ static tsr_status check_count(const tsr_chat_params *p)
     return TSR_OK;
 }
 
+/* Checks that a call or a result names what the format writes of it. */
+static tsr_status check_names(const tsr_chat_message *m, int i, const tsr__chat_format *format)
+{
+    const bool is_call = m->role == TSR_CHAT_CALLS, is_result = m->role == TSR_CHAT_RESULT;
+    const bool needs_tool = (is_call && format->call_name) || (is_result && format->result_name);
+    const bool needs_id = (is_call && format->call_id) || (is_result && format->result_id);
+    TSR__REQUIRE(!needs_tool || m->tool != NULL,
+                 "chat: message %d has no tool, which the format %s needs", i, format->name);
+    TSR__REQUIRE(!needs_id || m->call_id != NULL,
+                 "chat: message %d has no id of a call, which the format %s needs", i,
+                 format->name);
+    return TSR_OK;
+}
+
 static tsr_status check_messages(const tsr_chat_params *p, const tsr__chat_format *format)
 {
-    const bool names_tools = format->call_name != NULL;
     const bool has_system =
         p->after == TSR_CHAT_AFTER_NOTHING && p->messages[0].role == TSR_CHAT_SYSTEM;
     tsr_chat_role turn = TSR_CHAT_USER;
     for (int i = 0; i < p->count; i++) {
         const tsr_chat_message *m = &p->messages[i];
         const tsr_chat_role wanted = has_system && i == 0 ? TSR_CHAT_SYSTEM : turn;
-        TSR__REQUIRE(may_be(p, i, wanted, names_tools),
+        TSR__REQUIRE(may_be(p, i, wanted, format),
                      "chat: message %d is the %s's (%d) instead of the %s's", i, role_name(m->role),
                      (int)m->role, role_name(wanted));
         if (m->role != TSR_CHAT_SYSTEM && m->role != TSR_CHAT_TOOLS &&
@@ -293,9 +319,7 @@ static tsr_status check_messages(const tsr_chat_params *p, const tsr__chat_forma
                                                                           : TSR_CHAT_USER;
         TSR__REQUIRE(m->text != NULL || m->size_bytes == 0,
                      "chat: the text of message %d is NULL, but has %zu bytes", i, m->size_bytes);
-        TSR__REQUIRE(!names_tools || (m->role != TSR_CHAT_CALLS && m->role != TSR_CHAT_RESULT) ||
-                         m->tool != NULL,
-                     "chat: message %d has no tool, which the format %s needs", i, format->name);
+        TSR__TRY(check_names(m, i, format));
     }
     TSR__REQUIRE(!has_system || p->count > 1, "chat: the system's message has none of the user "
                                               "after it");
@@ -319,8 +343,8 @@ static tsr_status check_chat_params(const tsr_tokenizer *tokenizer, const tsr_ch
                 !((role == TSR_CHAT_CALLS || role == TSR_CHAT_RESULT) && !(*format)->calls),
             "chat: the format %s has no messages with %s of tools (message %d)", (*format)->name,
             role == TSR_CHAT_TOOLS ? "lists" : role_name(role), i);
-        TSR__REQUIRE((role != TSR_CHAT_REASONING && role != TSR_CHAT_PREAMBLE) ||
-                         (*format)->preamble[0],
+        TSR__REQUIRE(!(role == TSR_CHAT_REASONING && !(*format)->reasoning[0]) &&
+                         !(role == TSR_CHAT_PREAMBLE && !(*format)->preamble[0]),
                      "chat: the format %s has no messages with a %s (message %d)", (*format)->name,
                      role_name(role), i);
     }

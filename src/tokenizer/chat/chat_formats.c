@@ -214,8 +214,34 @@ static const tsr__chat_format formats[TSR_CHAT_FORMATS] = {
                           .call_end = "<|call|>",
                           .result = {"<|start|>functions.", "<|end|>"},
                           .result_name = " to=assistant<|channel|>commentary<|message|>",
+                          .tools_replace_system = true,
                           .reasoning = {"<|channel|>analysis<|message|>", "<|end|>"},
                           .preamble = {"<|channel|>commentary<|message|>", "<|end|>"}},
+    [TSR_CHAT_MISTRAL_V11_TEKKEN] = {.name = "mistral-v11-tekken",
+                                     .bos = "\1",
+                                     .system = {"[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]"},
+                                     .user = {"[INST]", "[/INST]"},
+                                     .end = "\2",
+                                     .after_end = "",
+                                     .tools = {"[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]"},
+                                     .calls = "[TOOL_CALLS]",
+                                     .call_name = "[CALL_ID]",
+                                     .call_id = "[ARGS]",
+                                     .several_calls = true,
+                                     .result = {"[TOOL_RESULTS]", "[/TOOL_RESULTS]"},
+                                     .result_id = "[TOOL_CONTENT]"},
+    [TSR_CHAT_MISTRAL_V13_TEKKEN] = {.name = "mistral-v13-tekken",
+                                     .bos = "\1",
+                                     .system = {"[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]"},
+                                     .user = {"[INST]", "[/INST]"},
+                                     .end = "\2",
+                                     .after_end = "",
+                                     .tools = {"[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]"},
+                                     .calls = "[TOOL_CALLS]",
+                                     .call_name = "[ARGS]",
+                                     .several_calls = true,
+                                     .result = {"[TOOL_RESULTS]", "[/TOOL_RESULTS]"},
+                                     .preamble = {"", ""}},
 };
 
 const tsr__chat_format *tsr__chat_format_get(tsr_chat_format format)
@@ -248,9 +274,12 @@ tsr_status tsr_chat_format_parse(const char *name, tsr_chat_format *out)
 /* Templates ------------------------------------------------------------------------------------ */
 
 /* Finds the format of a template that contains [INST]. The formats of Mistral's models differ by
- * the spaces around [INST]. */
+ * the spaces around [INST], and by the tokens of their calls. */
 static tsr_chat_format find_instruct(const char *template)
 {
+    if (strstr(template, "[ARGS]") != NULL)
+        return strstr(template, "[CALL_ID]") != NULL ? TSR_CHAT_MISTRAL_V11_TEKKEN
+                                                     : TSR_CHAT_MISTRAL_V13_TEKKEN;
     if (strstr(template, "[SYSTEM_PROMPT]") != NULL)
         return strstr(template, "[SYSTEM_PROMPT] ") != NULL ? TSR_CHAT_MISTRAL_V7
                                                             : TSR_CHAT_MISTRAL_V7_TEKKEN;

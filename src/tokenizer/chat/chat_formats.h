@@ -37,9 +37,13 @@ typedef struct tsr__chat_format {
     const char *calls;
     const char *result[2];
     /* If these are not NULL, the name of the tool follows `calls` and result[0], and these strings
-     * the name; `call_end` ends calls instead of `end`. The list of tools replaces the system's
-     * message. */
+     * the name; `call_end` ends calls instead of `end`. */
     const char *call_name, *result_name, *call_end;
+    /* If these are not NULL, the id of the call follows `call_name` and result[0], and these
+     * strings the id. */
+    const char *call_id, *result_id;
+    bool several_calls;        /* messages with calls that follow each other are one reply */
+    bool tools_replace_system; /* the list of tools is the first message */
     /* Around what the assistant writes before calls, after its header. NULL: the format has none */
     const char *reasoning[2], *preamble[2];
 } tsr__chat_format;
