@@ -68,8 +68,9 @@ static void check_document(json_t *document, const serve_problem *problem)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const tsr_chat_format formats[] = {TSR_CHAT_CHATML, TSR_CHAT_LLAMA3, TSR_CHAT_VICUNA,
-                                              TSR_CHAT_MISTRAL_TEKKEN, TSR_CHAT_HARMONY};
+    static const tsr_chat_format formats[] = {TSR_CHAT_CHATML,  TSR_CHAT_LLAMA3,
+                                              TSR_CHAT_VICUNA,  TSR_CHAT_MISTRAL_TEKKEN,
+                                              TSR_CHAT_HARMONY, TSR_CHAT_MISTRAL_V11_TEKKEN};
     static serve_server server = {.name = "m", .context = 4096};
     serve_problem problem = {0};
     if (server.tokenizer == NULL) {

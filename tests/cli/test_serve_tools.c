@@ -1,7 +1,7 @@
-/* Tests conversations with tools: the prompt must be what the templates of Qwen3, Llama 3.2 and
- * Mistral Nemo give with npm's @huggingface/jinja, except for what the library leaves out of all
- * conversations: Llama's dates; and Mistral's system message is in the user's first one. Tests that
- * calls are found in replies. */
+/* Tests conversations with tools: the prompt must be what the templates of Qwen3, Llama 3.2,
+ * Mistral Nemo, Mistral Small 3.2 and Devstral 2 give with npm's @huggingface/jinja, except for
+ * what the library leaves out of all conversations: Llama's dates; and Mistral's system message is
+ * in the user's first one. Tests that calls are found in replies. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -112,6 +112,44 @@ START_TEST(conversations_are_those_of_templates)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         serve_request *r = read_request(cases[i].format, conversation);
+        ck_assert_str_eq(prompt_of(r), cases[i].text);
+        serve_request_leave(r);
+    }
+}
+END_TEST
+
+/* Two calls in a reply, and text before them. */
+START_TEST(mistral_calls_are_those_of_templates)
+{
+    static const char body[] =
+        "{\"tools\": [" TOOL "], \"messages\": [{\"role\": \"system\", \"content\": \"Be "
+        "brief.\"}, {\"role\": \"user\", \"content\": \"Rome, Bern?\"}, {\"role\": \"assistant\", "
+        "\"content\": \"I look.\", \"tool_calls\": [{\"id\": \"call-abcdefghi\", \"type\": "
+        "\"function\", \"function\": {\"name\": \"get_weather\", \"arguments\": "
+        "\"{\\\"city\\\":\\\"Rome\\\"}\"}}, {\"id\": \"123456789\", \"type\": \"function\", "
+        "\"function\": {\"name\": \"get_weather\", \"arguments\": "
+        "\"{\\\"city\\\":\\\"Bern\\\"}\"}}]}, {\"role\": \"tool\", \"tool_call_id\": "
+        "\"call-abcdefghi\", \"content\": \"warm\"}, {\"role\": \"tool\", \"tool_call_id\": "
+        "\"123456789\", \"content\": \"cold\"}, {\"role\": \"assistant\", \"content\": \"Warm and "
+        "cold.\"}, {\"role\": \"user\", \"content\": \"And Oslo?\"}]}";
+    static const struct {
+        tsr_chat_format format;
+        const char *text;
+    } cases[] = {
+        {TSR_CHAT_MISTRAL_V11_TEKKEN,
+         "[SYSTEM_PROMPT]Be brief.[/SYSTEM_PROMPT][INST]Rome, Bern?[/INST][TOOL_CALLS]get_weather"
+         "[CALL_ID]abcdefghi[ARGS]{\"city\": \"Rome\"}[TOOL_CALLS]get_weather[CALL_ID]123456789"
+         "[ARGS]{\"city\": \"Bern\"}</s>[TOOL_RESULTS]abcdefghi[TOOL_CONTENT]warm[/TOOL_RESULTS]"
+         "[TOOL_RESULTS]123456789[TOOL_CONTENT]cold[/TOOL_RESULTS]Warm and cold.</s>"
+         "[AVAILABLE_TOOLS][" TOOL "][/AVAILABLE_TOOLS][INST]And Oslo?[/INST]"},
+        {TSR_CHAT_MISTRAL_V13_TEKKEN,
+         "[SYSTEM_PROMPT]Be brief.[/SYSTEM_PROMPT][AVAILABLE_TOOLS][" TOOL "][/AVAILABLE_TOOLS]"
+         "[INST]Rome, Bern?[/INST]I look.[TOOL_CALLS]get_weather[ARGS]{\"city\": \"Rome\"}"
+         "[TOOL_CALLS]get_weather[ARGS]{\"city\": \"Bern\"}</s>[TOOL_RESULTS]warm[/TOOL_RESULTS]"
+         "[TOOL_RESULTS]cold[/TOOL_RESULTS]Warm and cold.</s>[INST]And Oslo?[/INST]"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        serve_request *r = read_request(cases[i].format, body);
         ck_assert_str_eq(prompt_of(r), cases[i].text);
         serve_request_leave(r);
     }
@@ -318,6 +356,7 @@ static void open_added(const char *const *added)
 static const char *const harmony_tokens[] = {"<|start|>",     "<|channel|>", "<|message|>",
                                              "<|end|>",       "<|return|>",  "<|call|>",
                                              "<|constrain|>", NULL};
+static const char *const mistral_tokens[] = {"[TOOL_CALLS]", "[CALL_ID]", "[ARGS]", NULL};
 
 static void encode(const char *text, int32_t **ids, uint64_t *count)
 {
@@ -440,41 +479,66 @@ static bool reply_tokens(serve_choice *c, const char *text)
     return serve_reply_end(&server, c, true);
 }
 
-START_TEST(harmony_calls_are_messages)
+/* Formats that name each call by tokens: harmony, and the newer ones of Mistral. */
+START_TEST(named_calls_are_found)
 {
     static const struct {
+        tsr_chat_format format;
         const char *reply, *answer, *reasoning, *names, *arguments;
     } cases[] = {
-        {"<|channel|>analysis<|message|>why<|end|><|start|>assistant<|channel|>commentary "
+        {TSR_CHAT_HARMONY,
+         "<|channel|>analysis<|message|>why<|end|><|start|>assistant<|channel|>commentary "
          "to=functions.get_weather <|constrain|>json<|message|>{\"city\": \"Oslo\"}<|call|>",
          "", "why", "get_weather;", "{\"city\": \"Oslo\"}"},
-        {" to=functions.get_weather<|channel|>commentary json<|message|>{\"city\": "
+        {TSR_CHAT_HARMONY,
+         " to=functions.get_weather<|channel|>commentary json<|message|>{\"city\": "
          "\"Oslo\"}<|end|><|start|>assistant to=functions.get_weather<|channel|>commentary "
          "json<|message|> {\"city\": 1}<|call|>",
          "", "", "get_weather;get_weather;", "{\"city\": \"Oslo\"}{\"city\": 1}"},
-        {"<|channel|>commentary<|message|>Wait.<|end|><|start|>assistant<|channel|>final<|message|>"
+        {TSR_CHAT_HARMONY,
+         "<|channel|>commentary<|message|>Wait.<|end|><|start|>assistant<|channel|>final<|message|>"
          "Done.<|return|>",
          "Wait.\n\nDone.", "", "", ""},
-        {"<|channel|>commentary to=browser.search<|message|>x<|end|><|start|>assistant<|channel|>"
+        {TSR_CHAT_HARMONY,
+         "<|channel|>commentary to=browser.search<|message|>x<|end|><|start|>assistant<|channel|>"
          "final<|message|>[A]<|return|>",
          "[A]", "", "", ""},
+        {TSR_CHAT_MISTRAL_V11_TEKKEN,
+         "[TOOL_CALLS]get_weather[CALL_ID]abcdefghi[ARGS]{\"city\": \"Oslo\"}[TOOL_CALLS]"
+         "get_weather[CALL_ID]123456789[ARGS]{\"city\": \"}\"}<|endoftext|>",
+         "", "", "get_weather;get_weather;", "{\"city\": \"Oslo\"}{\"city\": \"}\"}"},
+        {TSR_CHAT_MISTRAL_V13_TEKKEN,
+         "I look.[TOOL_CALLS]get_weather[ARGS]{\"city\": \"Oslo\"}[TOOL_CALLS] other[ARGS] "
+         "{\"b\": [{}]} end",
+         "I look.", "", "get_weather;other;", "{\"city\": \"Oslo\"}{\"b\": [{}]}"},
+        {TSR_CHAT_MISTRAL_V13_TEKKEN, "get_weather{\"city\": 1}", "get_weather{\"city\": 1}", "",
+         "", ""},
+        {TSR_CHAT_MISTRAL_V13_TEKKEN, "[TOOL_CALLS]a b[ARGS]null", "", "", "", ""},
+        {TSR_CHAT_MISTRAL_V7_TEKKEN,
+         "[TOOL_CALLS] [{\"name\": \"get_weather\", \"arguments\": {\"city\": "
+         "\"Oslo\"}}]<|endoftext|>",
+         "", "", "get_weather;", "{\"city\": \"Oslo\"}"},
     };
-    open_added(harmony_tokens);
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const bool mistral = cases[i].format != TSR_CHAT_HARMONY;
+        open_added(mistral ? mistral_tokens : harmony_tokens);
         for (int stream = 0; stream < 2; stream++) {
             serve_request *r = read_request(
-                TSR_CHAT_HARMONY, stream ? "{\"stream\": true, \"tools\": [" TOOL "], " ASKS_OSLO
-                                         : "{\"tools\": [" TOOL "], " ASKS_OSLO);
+                cases[i].format, stream ? "{\"stream\": true, \"tools\": [" TOOL "], " ASKS_OSLO
+                                        : "{\"tools\": [" TOOL "], " ASKS_OSLO);
             serve_choice *c = &r->choices[0];
             assembled got;
             char names[256] = "", arguments[256] = "";
             ck_assert_int_eq(reply_tokens(c, cases[i].reply), *cases[i].names != '\0');
             assemble(r, &got);
             for (size_t k = 0; k < json_array_size(c->calls); k++) {
-                const json_t *function = json_object_get(json_array_get(c->calls, k), "function");
+                const json_t *call = json_array_get(c->calls, k),
+                             *function = json_object_get(call, "function");
                 strcat(names, json_string_value(json_object_get(function, "name")));
                 strcat(names, ";");
                 strcat(arguments, json_string_value(json_object_get(function, "arguments")));
+                ck_assert_uint_eq(json_string_length(json_object_get(call, "id")),
+                                  mistral ? 9 : 33);
             }
             ck_assert_str_eq(names, cases[i].names);
             ck_assert_str_eq(arguments, cases[i].arguments);
@@ -490,6 +554,7 @@ START_TEST(harmony_calls_are_messages)
             }
             serve_request_leave(r);
         }
+    }
 }
 END_TEST
 
@@ -577,6 +642,16 @@ START_TEST(grammars_begin_after_reasoning)
          {ANALYSIS "<|channel|>final<|message|>{}", "<|channel|>final<|message|>{\"a\": []}"},
          {"{}", ANALYSIS "{}", "<|channel|>commentary<|message|>{}"}},
         {harmony_tokens, TSR_CHAT_HARMONY, at_once, {"yes"}, {"<|channel|>final<|message|>yes"}},
+        {mistral_tokens,
+         TSR_CHAT_MISTRAL_V11_TEKKEN,
+         required,
+         {"[TOOL_CALLS]b[CALL_ID]abcDEF123[ARGS]{\"n\": {\"n\": null}}"},
+         {"[TOOL_CALLS]b[CALL_ID]abc[ARGS]{}", "[TOOL_CALLS]a[ARGS]{}", "a{}"}},
+        {mistral_tokens,
+         TSR_CHAT_MISTRAL_V13_TEKKEN,
+         named,
+         {"[TOOL_CALLS]a[ARGS]{\"x\": 1}"},
+         {"[TOOL_CALLS]b[ARGS]{}", "[TOOL_CALLS]a[CALL_ID]abcDEF123[ARGS]{}"}},
         {harmony_tokens,
          TSR_CHAT_HARMONY,
          required,
@@ -662,6 +737,13 @@ START_TEST(mistakes_are_named)
          "no message of the role tool with the id of tool call 0 follows message 1"},
         {TSR_CHAT_HARMONY, "{\"tools\": [" TOOL "], \"tool_choice\": \"required\"" ASKS,
          "there is no token '<|channel|>'"},
+        {TSR_CHAT_MISTRAL_V11_TEKKEN, "{\"tools\": [" TOOL "], \"tool_choice\": \"required\"" ASKS,
+         "tools: there is no token '[TOOL_CALLS]' for a required call"},
+        {TSR_CHAT_MISTRAL_V11_TEKKEN,
+         "{\"tools\": [" TOOL "], \"messages\": [{\"role\": \"user\", \"content\": \"a\"}, "
+         "{\"role\": \"assistant\", \"tool_calls\": [{\"function\": {\"name\": \"f\", "
+         "\"arguments\": \"{}\"}}]}]}",
+         "tool call 0 of message 1 is not"},
         {TSR_CHAT_CHATML, "{\"messages\": [{\"role\": \"tool\", \"content\": \"a\"}]}",
          "message 0 is the result's (5) instead of the user's"},
         {TSR_CHAT_CHATML,
@@ -702,7 +784,8 @@ TESTS(serve_tools)
     tcase_add_test(tests, calls_are_found);
     tcase_add_test(tests, a_call_may_be_cut);
     tcase_add_test(tests, harmony_is_that_of_its_template);
-    tcase_add_test(tests, harmony_calls_are_messages);
+    tcase_add_test(tests, named_calls_are_found);
+    tcase_add_test(tests, mistral_calls_are_those_of_templates);
     tcase_add_test(tests, grammars_begin_after_reasoning);
     tcase_add_test(tests, mistakes_are_named);
 }

@@ -55,7 +55,7 @@ static void name_call(const serve_server *server, const serve_choice *c, size_t 
 {
     static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     const char *random = strchr(c->request->id, '-') + 1;
-    if (serve_tool_style_of(server) != SERVE_MISTRAL) {
+    if (!serve_has_short_ids(serve_tool_style_of(server))) {
         snprintf(id, size, "call_%.22s%03d%03zu", random, c->index, number);
         return;
     }
@@ -382,10 +382,11 @@ static void read_held(const serve_server *server, serve_choice *c)
 
 /* Replies -------------------------------------------------------------------------------------- */
 
-/* Text of harmony's commentary: to a tool, or to the user before calls. */
+/* Text of a call that is apart from the answer, or of harmony to the user before calls. */
 static void add_commentary(const serve_server *server, serve_choice *c, const char *recipient,
                            const char *text, size_t size)
 {
+    const bool harmony = serve_tool_style_of(server) == SERVE_HARMONY;
     const size_t prefix = sizeof functions - 1;
     const char *name = strncmp(recipient, functions, prefix) == 0 ? recipient + prefix : recipient;
     if (*recipient == '\0') {
@@ -400,6 +401,10 @@ static void add_commentary(const serve_server *server, serve_choice *c, const ch
         if (!c->call_open && is_space(c->held.data[0])) {
             drop(&c->held, 1);
             continue;
+        }
+        if (!c->call_open && c->held.data[0] != '{' && !harmony) {
+            c->held.size = 0; /* Mistral's models write nothing after the arguments */
+            return;
         }
         if (!c->call_open)
             open_call(server, c, name);
@@ -417,7 +422,7 @@ void serve_reply_add(const serve_server *server, serve_choice *c, const char *te
         return;
     }
     if (channel == TSR_TEXT_ANSWER && c->request->tools != NULL &&
-        serve_tool_style_of(server) != SERVE_HARMONY) {
+        !serve_names_calls(serve_tool_style_of(server))) {
         serve_text_add(&c->held, text, size);
         read_held(server, c);
         return;

@@ -76,7 +76,7 @@ static void describe_llama(const conversation *c, serve_text *text)
 static void add_system(conversation *c, const char *given)
 {
     const bool has_tools = c->request->tools != NULL, harmony = c->style == SERVE_HARMONY;
-    if (given == NULL && (!has_tools || c->style == SERVE_MISTRAL))
+    if (given == NULL && (!has_tools || serve_has_short_ids(c->style)))
         return;
     serve_text *text = begin(c, has_tools && harmony ? TSR_CHAT_TOOLS : TSR_CHAT_SYSTEM);
     if (has_tools && harmony) {
@@ -101,7 +101,8 @@ static void add_system(conversation *c, const char *given)
 
 static void add_user(conversation *c, size_t index, const char *given)
 {
-    if (c->request->tools != NULL && c->style == SERVE_MISTRAL && index == c->last_user) {
+    const bool describes = c->style == SERVE_MISTRAL_V13 ? !c->described : index == c->last_user;
+    if (c->request->tools != NULL && serve_has_short_ids(c->style) && describes) {
         serve_text *tools = begin(c, TSR_CHAT_TOOLS);
         serve_text_add_spaced(tools, c->request->tools, 0);
     }
@@ -124,6 +125,11 @@ static const char *call_name(const json_t *call)
     return json_string_value(json_object_get(json_object_get(call, "function"), "name"));
 }
 
+static bool needs_id(serve_tool_style style)
+{
+    return style == SERVE_MISTRAL || style == SERVE_MISTRAL_V11;
+}
+
 /* Reads the arguments of a call, which are a string. Returns NULL if something of the call is
  * wrong. */
 static json_t *read_call(const conversation *c, const json_t *call, size_t index)
@@ -133,7 +139,7 @@ static json_t *read_call(const conversation *c, const json_t *call, size_t index
     const char *id = json_string_value(json_object_get(call, "id"));
     json_t *object = arguments != NULL ? json_loads(arguments, 0, NULL) : NULL;
     if (serve_is_tool_name(call_name(call)) && json_is_object(object) &&
-        (id != NULL || c->style != SERVE_MISTRAL) && (index == 0 || c->style != SERVE_LLAMA))
+        (id != NULL || !needs_id(c->style)) && (index == 0 || c->style != SERVE_LLAMA))
         return object;
     json_decref(object);
     return NULL;
@@ -204,6 +210,9 @@ static void add_result(conversation *c, const json_t *message, const char *given
         json_t *string = json_string(given);
         serve_text_add_spaced(text, string, 0);
         json_decref(string);
+    } else if (c->style == SERVE_MISTRAL_V11 || c->style == SERVE_MISTRAL_V13) {
+        c->messages[c->count - 1].call_id = id != NULL ? short_id(id) : "";
+        add(text, given);
     } else {
         add(text, "{\"content\": ");
         add(text, given);
@@ -211,6 +220,27 @@ static void add_result(conversation *c, const json_t *message, const char *given
         add(text, id != NULL ? short_id(id) : "");
         add(text, "\"}");
     }
+}
+
+/* Adds each call of a message as one of its own, whose text are the arguments. Mistral's templates
+ * with ids leave out the text before calls. */
+static bool add_named_calls(conversation *c, size_t index, const json_t *calls, const char *given,
+                            serve_problem *problem)
+{
+    if (c->style == SERVE_MISTRAL_V13 && *given != '\0')
+        add(begin(c, TSR_CHAT_PREAMBLE), given);
+    for (size_t i = 0; i < json_array_size(calls); i++) {
+        const json_t *call = json_array_get(calls, i);
+        const char *id = json_string_value(json_object_get(call, "id"));
+        json_t *arguments = read_call(c, call, i);
+        if (arguments == NULL)
+            return refuse_call(i, index, problem);
+        serve_text_add_spaced(begin(c, TSR_CHAT_CALLS), arguments, 0);
+        c->messages[c->count - 1].tool = call_name(call);
+        c->messages[c->count - 1].call_id = id != NULL ? short_id(id) : "";
+        json_decref(arguments);
+    }
+    return true;
 }
 
 /* Harmony --------------------------------------------------------------------------------------
@@ -345,6 +375,8 @@ static bool add_message(conversation *c, const json_t *message, size_t index,
         add_result(c, message, given != NULL ? given : "");
     else if (strcmp(role, "assistant") == 0 && called && c->style == SERVE_HARMONY)
         good = add_messages_to_tools(c, index, message, given != NULL ? given : "", problem);
+    else if (strcmp(role, "assistant") == 0 && called && serve_names_calls(c->style))
+        good = add_named_calls(c, index, calls, given != NULL ? given : "", problem);
     else if (strcmp(role, "assistant") == 0 && called)
         good = add_calls(c, index, calls, given != NULL ? given : "", problem);
     else if (strcmp(role, "assistant") == 0)

@@ -18,11 +18,25 @@ serve_tool_style serve_tool_style_of(const serve_server *server)
     case TSR_CHAT_MISTRAL_V7:
     case TSR_CHAT_MISTRAL_V7_TEKKEN:
         return SERVE_MISTRAL;
+    case TSR_CHAT_MISTRAL_V11_TEKKEN:
+        return SERVE_MISTRAL_V11;
+    case TSR_CHAT_MISTRAL_V13_TEKKEN:
+        return SERVE_MISTRAL_V13;
     case TSR_CHAT_HARMONY:
         return SERVE_HARMONY;
     default:
         return SERVE_NO_CALLS;
     }
+}
+
+bool serve_names_calls(serve_tool_style style)
+{
+    return style == SERVE_HARMONY || style == SERVE_MISTRAL_V11 || style == SERVE_MISTRAL_V13;
+}
+
+bool serve_has_short_ids(serve_tool_style style)
+{
+    return style == SERVE_MISTRAL || style == SERVE_MISTRAL_V11 || style == SERVE_MISTRAL_V13;
 }
 
 const char *serve_tool_arguments(serve_tool_style style)
@@ -256,6 +270,39 @@ static void add_messages(const serve_request *r, serve_text *out)
     serve_text_add_string(out, ")");
 }
 
+/* A call of one of the tools after [TOOL_CALLS], with an id if `ids`. */
+static bool add_named_call(const serve_server *server, const serve_request *r, bool ids,
+                           serve_text *out, serve_problem *problem)
+{
+    static const char *const marks[] = {"[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"};
+    char tokens[3][16], args[64];
+    for (int i = 0; i < 3; i++) {
+        const int32_t id = tsr_tokenizer_find(server->tokenizer, marks[i], strlen(marks[i]));
+        snprintf(tokens[i], sizeof tokens[i], "<[%" PRId32 "]>", id);
+        if (id >= 0 || (i == 1 && !ids))
+            continue;
+        serve_refuse(problem, 400, "tools", "tools: there is no token '%s' for a required call",
+                     marks[i]);
+        return false;
+    }
+    snprintf(args, sizeof args, "\" %s%s%s ", ids ? tokens[1] : "", ids ? " [a-zA-Z0-9]{9} " : "",
+             tokens[2]);
+    serve_text_add_string(out, tokens[0]);
+    bool first = true;
+    for (size_t i = 0; i < json_array_size(r->tools); i++) {
+        const json_t *tool = json_array_get(r->tools, i);
+        if (!may_be_called(r, tool))
+            continue;
+        serve_text_add_string(out, first ? " (\"" : " | \"");
+        serve_text_add_string(out, serve_tool_name(tool));
+        serve_text_add_string(out, args);
+        add_schema(out, arguments_schema(tool, "#"));
+        first = false;
+    }
+    serve_text_add_string(out, ")");
+    return true;
+}
+
 bool serve_require_tools(const serve_server *server, serve_request *r, serve_problem *problem)
 {
     const serve_tool_style s = serve_tool_style_of(server);
@@ -267,8 +314,11 @@ bool serve_require_tools(const serve_server *server, serve_request *r, serve_pro
                                 sizeof before);
     serve_text_add_string(&text, SERVE_REPLY_RULE " ::= ");
     serve_text_add_string(&text, before);
+    bool good = true;
     if (s == SERVE_HARMONY) {
         add_messages(r, &text);
+    } else if (s == SERVE_MISTRAL_V11 || s == SERVE_MISTRAL_V13) {
+        good = add_named_call(server, r, s == SERVE_MISTRAL_V11, &text, problem);
     } else if (s == SERVE_MISTRAL) {
         const int32_t mark = tsr_tokenizer_find(server->tokenizer, "[TOOL_CALLS]", 12);
         char token[32] = "";
@@ -283,7 +333,7 @@ bool serve_require_tools(const serve_server *server, serve_request *r, serve_pro
         serve_text_add_string(&text, s == SERVE_HERMES ? " \"\\n</tool_call>\"" : "");
     }
     serve_text_add_string(&text, "\n");
-    const bool good = serve_set_grammar(server, r, &text, "tools", problem);
+    good = good && serve_set_grammar(server, r, &text, "tools", problem);
     serve_text_finish(&text);
     return good;
 }
