@@ -30,6 +30,9 @@
 
 /* So many bodies may be read beside those of the requests that run or wait. */
 #define MORE_BODIES 4
+/* The bodies of all requests together, also those that are being received, may have the size of so
+ * many of the largest ones. */
+#define LARGEST_BODIES 16
 
 /* Files that the process may need beside one for each connection. */
 #define OTHER_FILES 1024
@@ -55,7 +58,7 @@ struct exchange {
     const route *route;
     serve_text body;
     double arrived;         /* when the body was complete, of serve_now */
-    bool too_large, reads;  /* `reads`: a thread has got the body, and sets one of: */
+    bool reads;             /* a thread has got the body, and sets one of: */
     serve_problem problem;  /* why the request was refused; status 0: it was not */
     serve_request *request; /* NULL: none */
     serve_text answer;      /* otherwise */
@@ -403,18 +406,43 @@ static void find_route(const serve_server *server, struct MHD_Connection *from, 
         serve_refuse(problem, 401, "", "the API key is missing or wrong");
 }
 
+/* Frees the body of a request, which then does not count any more. */
+static void drop_body(exchange *c)
+{
+    pthread_mutex_lock(&c->server->lock);
+    c->server->body_bytes -= c->body.size;
+    pthread_mutex_unlock(&c->server->lock);
+    serve_text_finish(&c->body);
+}
+
+/* Counts further bytes of bodies. Returns false, and counts nothing, if they would be too many. */
+static bool count_body(serve_server *server, size_t size, size_t most)
+{
+    pthread_mutex_lock(&server->lock);
+    const bool fits = size <= most - server->body_bytes;
+    server->body_bytes += fits ? size : 0;
+    pthread_mutex_unlock(&server->lock);
+    return fits;
+}
+
 /* Keeps bodies only for routes that read them, all of which need the key: others than the server's
- * clients must not fill its memory. */
+ * clients must not fill its memory. Of a request that is refused, the rest is thrown away. */
 static void add_body(exchange *c, const char *data, size_t size)
 {
-    if (c->route->read == NULL)
+    if (c->route->read == NULL || c->problem.status != 0)
         return;
     const size_t limit = (size_t)serve_chosen.body_limit << 20;
-    c->too_large = c->too_large || size > limit - c->body.size;
-    if (c->too_large)
-        serve_text_finish(&c->body);
+    if (size > limit - c->body.size)
+        serve_refuse(&c->problem, 413, "", "the body is larger than %" PRId64 " MiB",
+                     serve_chosen.body_limit);
+    else if (!count_body(c->server, size, LARGEST_BODIES * limit))
+        serve_refuse(&c->problem, 429, "",
+                     "the bodies of all requests would exceed %" PRId64 " MiB; try again later",
+                     LARGEST_BODIES * serve_chosen.body_limit);
     else
         serve_text_add(&c->body, data, size);
+    if (c->problem.status != 0)
+        drop_body(c);
 }
 
 static enum MHD_Result begin(serve_server *server, struct MHD_Connection *from, const char *path,
@@ -440,7 +468,7 @@ static void read_body(serve_work *work)
         serve_refuse(&c->problem, 400, "", "the client has gone");
     else
         c->route->read(server, c);
-    serve_text_finish(&c->body); /* the text may be generated long after this */
+    drop_body(c); /* the text may be generated long after this */
     pthread_mutex_lock(&server->lock);
     server->bodies--;
     pthread_mutex_unlock(&server->lock);
@@ -471,14 +499,14 @@ static bool begin_reading(serve_server *server, struct MHD_Connection *connectio
     }
     pthread_mutex_unlock(&server->lock);
     if (!c->reads)
-        serve_text_finish(&c->body);
+        drop_body(c);
     return c->reads;
 }
 
 /* Answers when the body has been read. */
 static enum MHD_Result read_and_answer(serve_server *server, struct MHD_Connection *to, exchange *c)
 {
-    if (!c->reads && begin_reading(server, to, c))
+    if (!c->reads && c->problem.status == 0 && begin_reading(server, to, c))
         return MHD_YES;
     if (c->problem.status != 0)
         return answer_problem(server, to, &c->problem);
@@ -509,12 +537,6 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *from, const cha
         *size = 0;
         return MHD_YES;
     }
-    if (c->too_large) {
-        serve_problem problem = {0};
-        serve_refuse(&problem, 413, "", "the body is larger than %" PRId64 " MiB",
-                     serve_chosen.body_limit);
-        return answer_problem(server, from, &problem);
-    }
     return c->route->handle != NULL ? c->route->handle(server, from)
                                     : read_and_answer(server, from, c);
 }
@@ -536,6 +558,7 @@ static void complete(void *user, struct MHD_Connection *from, void **state,
         c->request->socket = -1;
         serve_request_leave(c->request);
     }
+    server->body_bytes -= c->body.size;
     server->exchanges--;
     pthread_cond_signal(&server->changed);
     pthread_mutex_unlock(&server->lock);

@@ -62,6 +62,9 @@ void serve_metrics_write(const serve_server *s, serve_text *out)
     add_value(out, "requests_waiting", "gauge", "Texts in the queue.", (uint64_t)s->waiting);
     add_value(out, "requests_running", "gauge", "Texts that are being generated.",
               (uint64_t)s->running);
+    add_value(out, "request_body_bytes", "gauge",
+              "Bytes of bodies of requests that are received, wait to be read, or are being read.",
+              s->body_bytes);
     add_value(out, "prompt_tokens_total", "counter", "Tokens of prompts.", m->prompt_tokens);
     add_value(out, "generated_tokens_total", "counter", "Tokens that were generated.",
               m->generated_tokens);

@@ -298,6 +298,7 @@ struct serve_server {
     int waiting_requests;       /* of which no text has begun */
     int exchanges;              /* requests that have not been answered completely */
     int64_t bodies;             /* that wait for a reader, or are being read */
+    size_t body_bytes;          /* of these, and of those that are being received */
     serve_metrics metrics;
     tsr_generator_stats stats; /* after the last step */
 };
