@@ -1,7 +1,7 @@
 // node serve_page.mjs TOOL MODEL CHROMIUM FOLDER: drives the page of tessera serve in a browser, by Chromium's debugging pipe. Prints TAP.
 // Pictures of the page go to FOLDER.
 import {spawn} from 'node:child_process';
-import {writeFileSync} from 'node:fs';
+import {mkdirSync, writeFileSync} from 'node:fs';
 
 const [tool, model, chromium, folder] = process.argv.slice(2);
 let points = 0, failed = false;
@@ -11,9 +11,21 @@ function point(good, name, detail) {
   failed ||= !good;
 }
 
-// The server ------------------------------------------------------------------------------------
+// The server, with an adapter of all queries ----------------------------------------------------
 
-const server = spawn(tool, ['serve', model, '--port', '0', '--format', 'vicuna', '--parallel', '2'], {stdio: ['ignore', 'pipe', 'inherit']});
+const adapter = `${folder}/adapter`, tensors = {}, half = 64 * 2;
+for (let i = 0; i < 10; i++) {
+  tensors[`base_model.model.model.layers.${i >> 1}.self_attn.q_proj.lora_${'AB'[i & 1]}.weight`] =
+    {dtype: 'F32', shape: i & 1 ? [64, 2] : [2, 64], data_offsets: [4 * half * i, 4 * half * (i + 1)]};
+}
+const header = Buffer.from(JSON.stringify(tensors)), length = Buffer.alloc(8);
+length.writeBigUInt64LE(BigInt(header.length));
+const values = Float32Array.from({length: 10 * half}, (_, i) => (i * 37 % 101 - 50) * 0.01);
+mkdirSync(adapter, {recursive: true});
+writeFileSync(adapter + '/adapter_config.json', '{"peft_type": "LORA", "r": 2, "lora_alpha": 4}');
+writeFileSync(adapter + '/adapter_model.safetensors', Buffer.concat([length, header, Buffer.from(values.buffer)]));
+
+const server = spawn(tool, ['serve', model, '--port', '0', '--format', 'vicuna', '--parallel', '2', '--name', 'stories', '--lora', 'other=' + adapter], {stdio: ['ignore', 'pipe', 'inherit']});
 const address = await new Promise((resolve, reject) => {
   let said = '';
   server.stdout.on('data', (data) => {
@@ -94,6 +106,10 @@ await picture('wide');
 await evaluate(`$('again').click()`);
 point(await until(`!(${idle})`, 5) && await until(idle) && await evaluate(`conversation().messages[1].content`) === first && await evaluate(`${replies}.length`) === 1,
   'regenerating gives the same text without temperature');
+point(await until(`[...$('model').options].map((one) => one.value).join() === 'stories,other' && !$('model-part').hidden && $('model').value === 'stories'`),
+  'the page lists the model and its adapter');
+await evaluate(set('model', 'other') + `$('again').click()`);
+point(await until(`!(${idle})`, 5) && await until(idle) && await evaluate(`conversation().messages[1].content`) !== first, 'the adapter that is chosen answers');
 await evaluate(set('max_tokens', '400'));
 await say('And another one.');
 await until(`${replies}.length === 2 && ${replies}[1].textContent.length > 20`);
@@ -103,6 +119,7 @@ const texts = await evaluate(`conversation().messages.map((one) => one.content)`
 await open();
 point(JSON.stringify(await evaluate(`conversation().messages.map((one) => one.content)`)) === JSON.stringify(texts) && await evaluate(`${replies}.length`) === 2,
   'the conversation is there after reloading');
+point(await until(`$('model').value === 'other'`), 'and so is the adapter');
 
 const hostile = '# Title\n\n<script>window.harm = 1</script><img src=x onerror="window.harm = 1">\n\n[a](javascript:window.harm=1) [b](data:text/html,x) ' +
   '[c](https://example.com/?a=1&b="><script>) **bold <b onmouseover=harm()>x</b>**\n\n```html\n<iframe srcdoc="<script>parent.harm = 1</script>"></iframe>\n```\n\n' +
