@@ -280,6 +280,21 @@ static void attention_large(void)
     attention(TSR_F16, 8, 1, 4096, 512, false);
 }
 
+/* One head of latents for all heads of queries, with values inside the keys: of a prompt and of a
+ * token. */
+static void attention_latent(void)
+{
+    static const int q_lens[] = {1024, 1};
+    tsr_tensor *k = make(TSR_F16, 1, 1, 4096, 576, -1), *v;
+
+    ck_assert_ok(tsr_tensor_slice(k, 3, 0, 512, 1, &v));
+    keep(v);
+    for (int i = 0; i < 2; i++)
+        ck_assert_ok(tsr_attention(queue, make(TSR_F16, 1, 16, q_lens[i], 512, -1), NULL,
+                                   make(TSR_F16, 1, 16, q_lens[i], 576, -1), k, v,
+                                   tsr_attention_params(.causal = true)));
+}
+
 static void attention_gradient_sinks(void)
 {
     tsr_tensor *y = make(TSR_F32, 1, 12, 1024, 64, -1), *k = make(TSR_F32, 1, 12, 1024, 64, -1);
@@ -777,6 +792,7 @@ static const struct {
     {"attention f16 decode 4096 x 128", attention_decode},
     {"attention f16 2049 heads, decode", attention_merge},
     {"attention x 512", attention_large},
+    {"attention x 576, values of 512", attention_latent},
     {"attention gradient of sinks", attention_gradient_sinks},
     {"kv cache", cache},
     {"rope", rope},
