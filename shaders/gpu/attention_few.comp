@@ -27,7 +27,7 @@ layout(constant_id = 10) const uint Y_DTYPE = 0; // 0: there are several parts, 
 // lavapipe compiles each load to a loop over lanes, so without unrolling it compiles a pipeline in a quarter of the time.
 layout(constant_id = 11) const uint ROLLED = 0;
 layout(constant_id = 12) const uint EARLY = 0; // as in attention.comp
-layout(constant_id = 13) const uint V_QUADS = 16; // as QUADS, for the columns of v
+layout(constant_id = 13) const uint V_QUADS = 16; // as QUADS, for the columns of v; at most THREADS
 layout(constant_id = 14) const uint JOIN = 0;     // 1: there are several parts, and the last workgroup merges them
 // If not 0: the keys and values of each sequence's last q_length tokens, at most NEW, are read from CALL.new_k and CALL.new_v, and stored in
 // the cache. LOAD is then not TSR_ATTENTION_LOAD_SCALAR.
@@ -62,9 +62,9 @@ layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer par
 #define TSR_PARTIAL partial_floats
 #include "include/attention_parts.glsl"
 
-// Returns n, the number of iterations of a loop, which divides THREADS. If ROLLED is 1, p.quads is THREADS, and the compiler knows neither
-// the number nor a bound of it: newer versions of Mesa unroll loops that have a bound, such as min(n, p.quads).
-uint trips_of(uint n) { return ROLLED != 0u ? p.quads / (THREADS / n) : n; }
+// Returns n, the number of iterations of a loop, which divides THREADS or is a multiple of it. If ROLLED is 1, p.quads is THREADS, and the
+// compiler knows neither the number nor a bound of it: newer versions of Mesa unroll loops that have a bound, such as min(n, p.quads).
+uint trips_of(uint n) { return ROLLED != 0u ? p.quads * max(n / THREADS, 1u) / max(THREADS / n, 1u) : n; }
 // Returns 0. The compiler does not know it if ROLLED is 1. If a loop's counter were the index of an array, as with one row or one quad, newer
 // versions of Mesa would take the array's length for a bound of the loop, and unroll it to more nested branches than lavapipe can compile.
 uint zero() { return ROLLED != 0u ? p.quads / THREADS - 1u : 0u; }

@@ -48,7 +48,7 @@ static cut cut_of(const tsr__attention *c)
 {
     const bool gpu = !tsr_stream_device(c->stream)->traits.few_invocations;
     const uint64_t queries = max_queries(c), enough = gpu ? 512 : 16;
-    /* With more columns, the queries of more rows need more shared memory than every device has. */
+    /* With more columns, more rows need more shared memory than many devices have. */
     const bool few_rows = queries <= MAX_ROWS / 2 || c->head_dim > WIDE;
     cut out = {.rows = few_rows ? MAX_ROWS / 2 : MAX_ROWS};
     out.row_blocks = (uint32_t)tsr__div_up_u64(queries, out.rows);
@@ -147,6 +147,15 @@ static bool kernels_admitted(const tsr__attention *c, const cut *how)
                                                   TSR__SHADER_ATTENTION_MERGE, merge, 2));
 }
 
+/* The bytes of shared memory that the kernel declares. */
+static uint64_t shared_bytes(const tsr__attention *c)
+{
+    const uint64_t rows = cut_of(c).rows, news = c->new_k ? (uint64_t)c->q_len : 0,
+                   quads = quads_of(c->head_dim), v_quads = quads_of(c->value_dim);
+    return 16 * (rows * quads + THREADS + tsr__max_u64(news * (quads + v_quads), 1)) +
+           4 * ((rows + 2) * THREADS + rows + tsr__max_u64(news * rows, 1) + 1);
+}
+
 bool tsr__attention_few_suit(const tsr__attention *c)
 {
     const tsr_device *device = tsr_stream_device(c->stream);
@@ -155,16 +164,8 @@ bool tsr__attention_few_suit(const tsr__attention *c)
     const bool loops_end = device->traits.ends_loops && c->kv_len > MAX_KEYS;
     return !c->params.starts && (few || loops_end) && how.groups <= UINT32_MAX &&
            rows_of(c) <= UINT32_MAX / how.ranges &&
-           device->info.max_workgroup_invocations >= THREADS && kernels_admitted(c, &how);
-}
-
-/* The bytes of shared memory that the kernel declares. */
-static uint64_t shared_bytes(const tsr__attention *c)
-{
-    const uint64_t rows = cut_of(c).rows, news = (uint64_t)c->q_len, quads = quads_of(c->head_dim),
-                   v_quads = quads_of(c->value_dim);
-    return 16 * (rows * quads + THREADS + news * (quads + v_quads)) +
-           4 * ((rows + 2) * THREADS + rows + news * rows + 1);
+           device->info.max_workgroup_invocations >= THREADS && quads_of(c->value_dim) <= THREADS &&
+           shared_bytes(c) <= device->info.max_shared_memory_bytes && kernels_admitted(c, &how);
 }
 
 static bool all_heads_are_read(const tsr__attention *c)
@@ -185,7 +186,7 @@ bool tsr__attention_few_append_suits(const tsr__attention *c)
            c->head_dim % 8 == 0 && c->value_dim % 4 == 0 &&
            (!c->rope || tsr__rope_params_of(c->rope)->rotary_dim == c->head_dim) &&
            tsr__attention_load(c) != TSR_ATTENTION_LOAD_SCALAR && all_heads_are_read(c) &&
-           shared_bytes(c) <= device->info.max_shared_memory_bytes && tsr__attention_few_suit(c);
+           tsr__attention_few_suit(c);
 }
 
 typedef struct few {

@@ -301,8 +301,8 @@ END_TEST
  * another kernel. */
 START_TEST(agrees_with_doubles_for_head_sizes)
 {
-    static const int64_t sizes[][2] = {{512, 512}, {320, 320}, {192, 128}, {16, 80},
-                                       {24, 512},  {512, 24},  {80, 17},   {33, 256}};
+    static const int64_t sizes[][2] = {{576, 512}, {320, 320}, {192, 128}, {16, 80},
+                                       {24, 576},  {576, 24},  {80, 17},   {33, 256}};
     enum { SIZES = sizeof sizes / sizeof *sizes };
     gpu_random random = {(uint64_t)_i + 500};
     for (int n = _i; n < _i + (_i == 0 ? 4 : 2); n++) {
@@ -635,7 +635,7 @@ START_TEST(reads_pages_for_few_queries)
     gpu_random random = {75};
     try_pages(&random, &(paging){.q_len = 1, .page_len = 90, .head_dim = 36, .sinks = true},
               mixtures[1]);
-    try_pages(&random, &(paging){.q_len = 1, .page_len = 90, .head_dim = 512}, mixtures[1]);
+    try_pages(&random, &(paging){.q_len = 1, .page_len = 90, .head_dim = 576}, mixtures[1]);
 }
 END_TEST
 
