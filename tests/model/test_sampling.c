@@ -365,6 +365,9 @@ START_TEST(ranks_gather_what_they_cannot_draw)
                      TSR__SPLIT_GATHER);
     ck_assert_int_eq(tsr__split_kind_of(tsr_sampling_params(.temperature = 1, .top_k = 65), &most),
                      TSR__SPLIT_GATHER);
+    ck_assert_int_eq(
+        tsr__split_kind_of(tsr_sampling_params(.temperature = 1, .top_k = INT64_MAX), &most),
+        TSR__SPLIT_GATHER);
     c.logits[SPLIT_VOCABULARY - 1] = INFINITY;
     ck_assert_int_eq(split_draw(&c, plain, 0), -1);
     for (int i = 0; i < SPLIT_VOCABULARY; i++)

@@ -22,9 +22,11 @@ tsr__split_kind tsr__split_kind_of(const tsr_sampling_params *p, int64_t *most)
         return TSR__SPLIT_GATHER;
     if (p->temperature == 0)
         return TSR__SPLIT_CANDIDATES;
+    if (p->top_k > TSR__SPLIT_MOST_TOP_K)
+        return TSR__SPLIT_GATHER;
     if (p->top_k > 0) {
         *most = p->top_k + 1;
-        return p->top_k <= TSR__SPLIT_MOST_TOP_K ? TSR__SPLIT_CANDIDATES : TSR__SPLIT_GATHER;
+        return TSR__SPLIT_CANDIDATES;
     }
     if (tsr__given_double(p->top_p, 1) >= 1)
         return TSR__SPLIT_SUMS;
