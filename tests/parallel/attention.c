@@ -289,7 +289,7 @@ static void run_latent(tsr_latent_attention_params p, bool packed, bool no_batch
           "%lld heads from %lld on", (long long)heads.count, (long long)heads.first);
     run r = {.host = {.latent = &p, .batch = no_batch ? 1 : 2, .tokens = 5, .size = p.size},
              .layer = layer,
-             .dtype = TSR_F32,
+             .dtype = p.dtype != 0 ? p.dtype : TSR_F32,
              .no_batch = no_batch};
     if (packed) {
         r.host.starts = starts[0];
@@ -305,7 +305,7 @@ static void run_latent(tsr_latent_attention_params p, bool packed, bool no_batch
 }
 
 CASE(attention_latent,
-     "latent attention: output and gradients, with and without compressed queries")
+     "latent attention: output and gradients, with and without compressed queries, and in bf16")
 {
     run_latent(*tsr_latent_attention_params(.size = 9, .heads = 5, .q_lora_rank = 7,
                                             .kv_lora_rank = 6, .nope_dim = 3, .rope_dim = 2,
@@ -327,6 +327,14 @@ CASE(attention_latent,
                                             .partition =
                                                 tsr_partition_params(.kind = TSR_PARTITION_UNEVEN)),
                false, false, 3);
+    run_latent(*tsr_latent_attention_params(.size = 8, .heads = 3, .q_lora_rank = 6,
+                                            .kv_lora_rank = 4, .nope_dim = 2, .rope_dim = 4,
+                                            .value_dim = 5, .rope = &halves, .causal = true,
+                                            .dtype = TSR_BF16, .norm_dtype = TSR_F32,
+                                            .reduce_f32 = true,
+                                            .partition =
+                                                tsr_partition_params(.kind = TSR_PARTITION_UNEVEN)),
+               false, false, 4);
 }
 
 CASE(attention_grouped, "self-attention with grouped queries and rotary embedding")
