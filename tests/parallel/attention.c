@@ -586,6 +586,7 @@ CASE(delta_net, "delta nets: output and gradients, key heads divided evenly and 
 {
     tsr_delta_net_params p = small_net();
     run_delta_net(p, false, false, 0);
+    p.tiled_heads = true;
     run_delta_net(p, true, false, 1);
     p.key_heads = 1; /* with several ranks, some have no head */
     p.heads = 2;

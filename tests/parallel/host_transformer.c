@@ -186,6 +186,22 @@ static void delta_step(int64_t k, int64_t v, double *state, const double *query,
     }
 }
 
+/* The key head that value head h reads. */
+static int64_t key_head_of(const tsr_delta_net_params *p, int64_t h)
+{
+    const int64_t each = p->heads / p->key_heads;
+    tsr_shard_range range[8];
+    if (!p->tiled_heads)
+        return h / each;
+    OK(tsr_partition((uint64_t)p->key_heads, ranks, p->partition, range));
+    for (int r = 0; r < ranks; r++) {
+        const int64_t first = (int64_t)range[r].start, count = (int64_t)range[r].count;
+        if (h / each >= first && h / each < first + count)
+            return first + (h - first * each) % count;
+    }
+    return -1; /* not reached */
+}
+
 static double *delta_net(const host_model *m, const tsr_delta_net_params *p, const double *x)
 {
     const int64_t rows = m->batch * m->tokens, keys = p->key_heads * p->key_dim,
@@ -201,7 +217,7 @@ static double *delta_net(const host_model *m, const tsr_delta_net_params *p, con
     make_unit(q, rows * p->key_heads, p->key_dim);
     make_unit(k, rows * p->key_heads, p->key_dim);
     for (int64_t n = 0; n < m->batch * p->heads; n++) {
-        const int64_t h = n % p->heads, key_head = h * p->key_heads / p->heads;
+        const int64_t h = n % p->heads, key_head = key_head_of(p, h);
         for (int64_t i = 0; i < m->tokens; i++) {
             const int64_t r = n / p->heads * m->tokens + i;
             if (i == (m->starts ? m->starts[r] : 0))

@@ -161,13 +161,13 @@ CASE(generation_with_cache, "tokens that come one by one give what whole sequenc
 {
     static const tsr_partition_params uneven = {.struct_size = sizeof uneven,
                                                 .kind = TSR_PARTITION_UNEVEN};
-    static const tsr_delta_net_params net = {.struct_size = sizeof net,
-                                             .key_heads = 2,
-                                             .heads = 4,
-                                             .key_dim = NET_DIM,
-                                             .value_dim = NET_DIM,
-                                             .taps = NET_TAPS,
-                                             .partition = &uneven};
+    tsr_delta_net_params net = {.struct_size = sizeof net,
+                                .key_heads = 2,
+                                .heads = 4,
+                                .key_dim = NET_DIM,
+                                .value_dim = NET_DIM,
+                                .taps = NET_TAPS,
+                                .partition = &uneven};
     generate(small_block(4, 4));
     generate(small_block(6, 2));
     tsr_block_params b = small_block(6, 6);
@@ -181,6 +181,8 @@ CASE(generation_with_cache, "tokens that come one by one give what whole sequenc
     b = small_block(6, 2);
     b.attention = NULL;
     b.delta_net = &net;
+    generate(b);
+    net.tiled_heads = true;
     generate(b);
 }
 

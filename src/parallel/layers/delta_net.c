@@ -274,8 +274,8 @@ static tsr_status run_step(const tsr__delta_net *net, tsr__temps *temps, const t
     return tsr_delta_rule(
         stream, to->heads, states.state, rule.q, rule.k, rule.v, to->beta, to->decay,
         tsr_delta_rule_params(.state = states.state, .lengths = lengths,
-                              .norm_epsilon = UNIT_EPSILON, .read_slots = states.read_slots,
-                              .write_slots = states.write_slots));
+                              .norm_epsilon = UNIT_EPSILON, .tiled_heads = net->tiled_heads,
+                              .read_slots = states.read_slots, .write_slots = states.write_slots));
 }
 
 static tsr_status delta_step_with(const tsr__delta_net *net, tsr__temps *temps, const tsr_tensor *x,
