@@ -383,14 +383,14 @@ static bool in_place(const tsr__states *s, bool each, int sequence)
     return !each && slot >= 0 && s->references[slot] == 2; /* the sequence and the step */
 }
 
-/* Drops earlier states of the sequences that are not in the step. */
-static void drop_others(tsr__states *s, int count, const int *sequences)
+/* Drops earlier states of the sequences that get no tokens in the step. */
+static void drop_others(tsr__states *s, int count, const int *sequences, const int64_t *tokens)
 {
     for (int i = 0; i < s->sequences; i++) {
-        bool in_step = false;
+        bool gets_some = false;
         for (int k = 0; k < count; k++)
-            in_step = in_step || sequences[k] == i;
-        if (!in_step)
+            gets_some = gets_some || (sequences[k] == i && tokens[k] > 0);
+        if (!gets_some)
             drop_kept(s, i, 0);
     }
 }
@@ -441,7 +441,7 @@ tsr_status tsr__states_begin(tsr__states *s, int count, const int *sequences, co
         if (!in_place(s, each, sequences[i]))
             needed += new_states(s, each, tokens[i]);
     if (needed > s->free_count)
-        drop_others(s, count, sequences);
+        drop_others(s, count, sequences, tokens);
     if (needed > s->free_count) { /* not reached: see tsr__kv_cache_slots */
         const int32_t free_count = s->free_count;
         tsr__states_undo(s);

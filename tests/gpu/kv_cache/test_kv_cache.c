@@ -1006,6 +1006,27 @@ static void add_tokens(model *m, int sequence, int64_t tokens)
     states_step(m, 1, &sequence, &tokens, 3, &random);
 }
 
+/* A step finds room by dropping the kept states of its sequences without tokens, too. */
+START_TEST(steps_find_room)
+{
+    const tsr_kv_cache_params p = {
+        .pages = 8, .sequences = 4, .kept_tokens = 4, .kept_sequences = 1};
+    model m = {.cache = state_cache(p, false)};
+    gpu_random random = {1};
+    int all[4];
+    for (int i = 0; i < 3; i++)
+        GPU_OK(tsr_kv_cache_add(m.cache, -1, &all[i]));
+    for (int i = 0; i < 11; i++)
+        add_tokens(&m, all[i / 5], 1);
+    ck_assert_int_eq(m.cache->states.free_count, 0);
+    GPU_OK(tsr_kv_cache_add(m.cache, all[2], &all[3]));
+    m.sequence[all[3]] = m.sequence[all[2]];
+    states_step(&m, 4, all, (int64_t[]){0, 0, 1, 1}, 3, &random);
+    add_tokens(&m, all[0], 1);
+    tsr_kv_cache_destroy(&m.cache);
+}
+END_TEST
+
 /* Snapshots can be gone back to, leave in the order of their last use, and give other sequences
  * their state. */
 START_TEST(snapshots)
@@ -1180,6 +1201,7 @@ TESTS(kv_cache)
     tcase_add_test(tests, refuses_steps);
     tcase_add_loop_test(tests, sequences_keep_their_states, 0,
                         sizeof state_params / sizeof *state_params);
+    tcase_add_test(tests, steps_find_room);
     tcase_add_test(tests, snapshots);
     tcase_add_test(tests, refuses_states);
 }
