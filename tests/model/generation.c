@@ -492,7 +492,18 @@ static void all_fail(tsr_generator *generator, const char *words)
 
 CASE(different, "generation: ranks that ask for different things all fail")
 {
-    enum { LENGTH, ID, SEED_OF_DRAW, NUMBER, MOST_TOKENS, STOP, PREFILL, CONTINUED, KINDS };
+    enum {
+        LENGTH,
+        ID,
+        SEED_OF_DRAW,
+        NUMBER,
+        MOST_TOKENS,
+        STOP,
+        PREFILL,
+        SNAPSHOTS,
+        CONTINUED,
+        KINDS
+    };
     static const char *const words[KINDS] = {
         [LENGTH] = "generator: not all ranks have the same prompts; the last one of this rank, of ",
         [ID] = "generator: not all ranks have the same prompts; the last one of this rank, of ",
@@ -501,6 +512,7 @@ CASE(different, "generation: ranks that ask for different things all fail")
         [MOST_TOKENS] = "generator: not all ranks end sequences in the same way; sequence 1 of ",
         [STOP] = "generator: not all ranks end sequences in the same way; sequence 1 of ",
         [PREFILL] = "generator: not all ranks have the same params; this one has sequences 2, ",
+        [SNAPSHOTS] = "generator: not all ranks have the same params; this one has sequences 2, ",
         [CONTINUED] = "generator: not all ranks have the same prompts; the last one of ",
     };
     if (ranks == 1) {
@@ -517,7 +529,10 @@ CASE(different, "generation: ranks that ask for different things all fail")
         tsr_generated tokens[2];
         int sequence, count;
         OK(tsr_generator_create(
-            tsr_generator_params(.model = model, .sequences = 2, .prefill = 4 + ODD(PREFILL)),
+            tsr_generator_params(.model = model, .sequences = 2, .prefill = 4 + ODD(PREFILL),
+                                 .piece = kind == SNAPSHOTS ? 4 : 0,
+                                 .prefix_cache = kind == SNAPSHOTS,
+                                 .snapshots = kind == SNAPSHOTS ? 1 + ODD(SNAPSHOTS) : 0),
             &generator));
         OK(tsr_generator_add(generator, tsr_sequence_params(.prompt = ids, .prompt_count = 1),
                              &sequence));

@@ -34,7 +34,7 @@ void tsr__generator_note_settings(tsr_generator *g)
         p->sequences,    p->context,          p->cache_tokens,      (int64_t)p->cache_dtype,
         p->prefill,      p->logits_positions, p->log_probabilities, p->piece,
         p->prefix_cache, (int64_t)p->draft,   p->draft_tokens,      p->rejection_sampling,
-        is_divided(p)};
+        p->snapshots,    is_divided(p)};
     add(g, TSR__SAME_SETTINGS, settings, sizeof settings);
 }
 
@@ -91,12 +91,12 @@ static tsr_status differ(const tsr_generator *g, tsr__same what)
                          "%d, context %" PRId64 ", cache_tokens %" PRId64 ", cache_dtype %s, "
                          "prefill %" PRId64 ", logits_positions %" PRId64
                          ", log_probabilities %d, piece %" PRId64
-                         ", prefix_cache %d, draft %d, draft_tokens %d, rejection_sampling %d, "
-                         "and a draft_model that is%s divided",
+                         ", prefix_cache %d, snapshots %d, draft %d, draft_tokens %d, "
+                         "rejection_sampling %d, and a draft_model that is%s divided",
                          p->sequences, p->context, p->cache_tokens, tsr_dtype_name(p->cache_dtype),
                          p->prefill, p->logits_positions, p->log_probabilities, p->piece,
-                         p->prefix_cache, (int)p->draft, p->draft_tokens, p->rejection_sampling,
-                         is_divided(p) ? "" : " not");
+                         p->prefix_cache, p->snapshots, (int)p->draft, p->draft_tokens,
+                         p->rejection_sampling, is_divided(p) ? "" : " not");
     case TSR__SAME_PROMPTS:
         return tsr__fail(TSR_ERR_INVALID,
                          "generator: not all ranks have the same prompts; the last one of this "
