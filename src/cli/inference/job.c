@@ -133,8 +133,20 @@ static int64_t limit_context(int64_t context)
     return config != NULL && config->context < context ? config->context : context;
 }
 
+/* Returns how many states a generator's cache has for `sequences` sequences more than for `whole`:
+ * one for each, half of them twice in a step, and earlier ones of at most MOST_KEPT. */
+static int more_states(int whole, int sequences)
+{
+    enum { MOST_KEPT = 8, USUAL_KEPT_TOKENS = 4 };
+    const int drafts = inference_chosen.draft.of.tokens,
+              tokens = drafts > USUAL_KEPT_TOKENS ? drafts : USUAL_KEPT_TOKENS,
+              kept = (sequences < MOST_KEPT ? sequences : MOST_KEPT) -
+                     (whole < MOST_KEPT ? whole : MOST_KEPT);
+    return sequences + sequences / 2 - whole - whole / 2 + kept * (tokens + 1);
+}
+
 /* The keys and values are those of `whole` sequences, because `sequences` share them, but each
- * sequence has states of its own, half of them twice in a step (kv_cache.h). */
+ * sequence has states of its own. */
 static tsr_status open_model(inference_job *j, int whole, int sequences)
 {
     const inference_options *o = &inference_chosen;
@@ -147,7 +159,7 @@ static tsr_status open_model(inference_job *j, int whole, int sequences)
                                .sequences = whole,
                                .cache_dtype = o->cache_dtype,
                                .draft_tokens = o->draft.of.tokens,
-                               .snapshots = j->snapshots + (sequences - whole) * 3 / 2};
+                               .snapshots = j->snapshots + more_states(whole, sequences)};
     cli_stages_divide(&inference_chosen.stages, j->comm, &params);
     params.progress = j->progress;
     params.user = j->user;
