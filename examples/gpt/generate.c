@@ -26,25 +26,15 @@ typedef struct cache_sizes {
 static tsr_status measure_layer(const gpt_model *m, int index, cache_sizes *out)
 {
     const tsr_model_config *c = &m->config->model;
-    const tsr_model_layer *layer = c->kinds[c->layer_kinds ? c->layer_kinds[index] : 0];
-    const tsr_model_delta_net *net = layer->delta_net;
-    const tsr_layer *block = tsr_stack_block(m->stack, index);
-    const tsr_parameter *own_heads = NULL;
     tsr_heads heads = TSR_INIT(tsr_heads);
-    out->kv_heads[index] = out->head_dims[index] = 1;
-    out->conv_floats[index] = out->state_floats[index] = 0;
-    if (net) {
-        TRY(tsr_layer_find_parameter(block, "a_log", &own_heads));
-        const int64_t values = own_heads->length * net->value_dim,
-                      keys = own_heads->length * net->key_heads / net->heads * net->key_dim;
-        out->has_states = true;
-        out->conv_floats[index] = (2 * keys + values) * (net->taps - 1);
-        out->state_floats[index] = values * net->key_dim;
-        return TSR_OK;
-    }
-    TRY(tsr_self_attention_get_heads(block, &heads));
+    TRY(tsr_self_attention_get_heads(tsr_stack_block(m->stack, index), &heads));
+    /* also on a rank that has no heads of them, whose states have 0 floats */
+    out->has_states =
+        out->has_states || c->kinds[c->layer_kinds ? c->layer_kinds[index] : 0]->delta_net;
     out->kv_heads[index] = heads.kv_count;
     out->head_dims[index] = heads.head_dim;
+    out->conv_floats[index] = heads.conv_floats;
+    out->state_floats[index] = heads.state_floats;
     return TSR_OK;
 }
 

@@ -58,9 +58,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_norm_create(const tsr_norm_params *params, 
  *    q, k = rotated by tsr_rope_apply at the tokens' positions 0, 1, …, if `rope` is set
  *    q = q · (1 + temperature · log(1 + ⌊position / temperature_length⌋)), if `temperature` is set
  *    v = tsr_norm (RMS, without a weight) of each head, if `value_norm` is set
- *    y = tsr_attention(q, k, v); with "sinks" [heads], one number for each query head, if `sinks`
- * is set y = y · σ(gate), with gate = x · wᵀ + bias, "gate" [heads · head_dim], if `output_gate` is
- * set y = y · "o.weight"ᵀ + "o.bias"
+ *    y = tsr_attention(q, k, v); with "sinks" [heads], one for each query head, if `sinks` is set
+ *    y = y · σ(gate), with gate = x · wᵀ + bias, "gate" [heads · head_dim], if `output_gate` is set
+ *    y = y · "o.weight"ᵀ + "o.bias"
  *
  * x and y are [.., tokens, size]. q, k, v and gate are computed in one column-parallel product,
  * which gives each rank complete heads. The output product is row-parallel. A forward pass needs
@@ -161,13 +161,15 @@ TSR_API TSR_NODISCARD tsr_status tsr_self_attention_get_heads(const tsr_layer *l
  *           [key_heads · key_dim, taps] and "v_conv.weight" [heads · value_dim, taps], whose last
  *           column the newest token meets
  *    q, k = each head divided by √(Σ x² + 1e-6)
- *    y = tsr_delta_rule(q, k, v, σ(beta), −exp(a_log) · softplus(alpha + dt_bias)), with "a_log"
- * and "dt_bias" [heads] y = (tsr_norm (RMS) of each head, with "norm.weight" [value_dim], ·
- * silu(z)) · "o.weight"ᵀ
+ *    decay = −exp(a_log) · softplus(alpha + dt_bias), with "a_log" and "dt_bias" [heads]
+ *    y = tsr_delta_rule(q, k, v, σ(beta), decay)
+ *    y = tsr_norm (RMS) of each head · silu(z), with "norm.weight" [value_dim]
+ *    y = y · "o.weight"ᵀ
  *
  * x and y are [.., tokens, size]. The layer remembers earlier tokens in a state of fixed size for
- * each head, in place of keys and values. Head h reads key head h · key_heads / heads. The weights
- * of the convolution, a_log, dt_bias and the norm's are f32, whatever `dtype` is.
+ * each head, in place of keys and values. Head h reads key head h · key_heads / heads, unless
+ * `tiled_heads` is set. The weights of the convolution, a_log, dt_bias and the norm's are f32,
+ * whatever `dtype` is.
  *
  * `partition` divides the key heads, and each rank also has the heads that read its key heads; a
  * rank may have none. The projections are computed in one column-parallel product, and the last

@@ -32,7 +32,7 @@ static tsr_block_params small_block(int64_t heads, int64_t kv_heads)
 
 /* Generation --------------------------------------------------------------------------------- */
 
-enum { SEQUENCES = 2, LONGEST = 9, NET_DIM = 8, NET_TAPS = 3 };
+enum { SEQUENCES = 2, LONGEST = 9, NET_DIM = 8 };
 
 typedef struct generation {
     tsr_layer *layer;
@@ -75,18 +75,8 @@ static tsr_kv_cache *cache_of(const tsr_layer *layer, bool has_net)
 {
     tsr_heads mine = TSR_INIT(tsr_heads);
     tsr_kv_cache *cache = NULL;
-    int64_t conv[2] = {0}, state[2] = {0};
-    const tsr_parameter *keys = NULL, *values = NULL, *heads = NULL;
-    if (has_net) {
-        OK(tsr_layer_find_parameter(layer, "q_conv.weight", &keys));
-        OK(tsr_layer_find_parameter(layer, "v_conv.weight", &values));
-        OK(tsr_layer_find_parameter(layer, "a_log", &heads));
-        conv[1] = (2 * keys->length + values->length) * (NET_TAPS - 1);
-        state[1] = heads->length * NET_DIM * NET_DIM;
-        mine.head_dim = mine.value_dim = 4;
-    } else {
-        OK(tsr_self_attention_get_heads(layer, &mine));
-    }
+    OK(tsr_self_attention_get_heads(layer, &mine));
+    const int64_t conv[] = {0, mine.conv_floats}, state[] = {0, mine.state_floats};
     const int64_t value_dims[] = {mine.value_dim, mine.value_dim};
     const bool in_keys[] = {mine.values_in_keys, mine.values_in_keys};
     OK(tsr_kv_cache_create(
@@ -166,7 +156,7 @@ CASE(generation_with_cache, "tokens that come one by one give what whole sequenc
                                 .heads = 4,
                                 .key_dim = NET_DIM,
                                 .value_dim = NET_DIM,
-                                .taps = NET_TAPS,
+                                .taps = 3,
                                 .partition = &uneven};
     generate(small_block(4, 4));
     generate(small_block(6, 2));
