@@ -200,7 +200,8 @@ tsr_status tsr__matmul_with_row_sums(tsr_stream *stream, tsr_tensor *y, tsr_tens
                                tsr_matmul_params(.transpose_a = true, .accumulate = accumulate),
                                &problem));
     TSR__TRY(tsr__require_float("matmul", "sums", stream, sums));
-    TSR__REQUIRE(sums->layout.ndim == 1 && sums->layout.shape[0] == problem.m,
+    TSR__REQUIRE(sums->layout.ndim == 1 && y->layout.ndim == 2 &&
+                     sums->layout.shape[0] == y->layout.shape[0],
                  "matmul: sums is %s; y is %s", TSR__SHAPE(sums->layout.ndim, sums->layout.shape),
                  TSR__SHAPE(y->layout.ndim, y->layout.shape));
     TSR__TRY(tsr__require_disjoint("matmul", "sums", sums, "y", y, false));

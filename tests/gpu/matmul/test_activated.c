@@ -359,7 +359,14 @@ START_TEST(refuses)
     GPU_FAILS(tsr__matmul_with_row_sums(queue, y, row, a, a, false, &recorded), TSR_ERR_INVALID,
               "matmul: sums is [32]; y is [64,64]");
     tsr_tensor_destroy(&row);
-    tsr_tensor *all[] = {y, other, a};
+    /* a y of columns is computed as its transpose; these kernels do not have that */
+    tsr_tensor *wide = gpu_new(TSR_F32, 2, (int64_t[]){32, 64}), *columns = NULL;
+    row = gpu_new(TSR_F32, 1, (int64_t[]){64});
+    GPU_OK(tsr_tensor_transpose(wide, 0, 1, &columns));
+    recorded = true;
+    GPU_OK(tsr__matmul_with_row_sums(queue, columns, row, a, other, false, &recorded));
+    ck_assert(!recorded);
+    tsr_tensor *all[] = {y, other, a, wide, columns, row};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         tsr_tensor_destroy(&all[i]);
 }
