@@ -2,6 +2,7 @@
  * the planned bytes. */
 #include "base/fault.h"
 #include "model/open.h"
+#include "model/weights/weights.h"
 #include "support/check_main.h"
 #include "tessera/model.h"
 #include "tessera/shard.h"
@@ -558,6 +559,31 @@ START_TEST(delta_nets_are_planned)
 }
 END_TEST
 
+/* A rank's key heads keep blocks of the file only if those of each tile begin with a whole block.
+ */
+START_TEST(tiles_begin_with_whole_blocks)
+{
+    static const struct {
+        int64_t key_heads, value_dim;
+        bool keeps;
+    } cases[] = {{4, 16, true}, {3, 16, false}, {3, 32, true}};
+    enum { EACH = 2, OWN = 2 }; /* heads of a key head; key heads of the first rank */
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int64_t dim = cases[i].value_dim, all = cases[i].key_heads * dim;
+        const tsr_shard_param file = {.dtype = "q8_0", .ndim = 2, .shape = {1, EACH * all}};
+        tsr__weight weight = {
+            .file = &file,
+            .rows = 1,
+            .columns = EACH * all,
+            .column_order = {.run = dim, .runs = EACH, .run_step = all, .group_step = dim}};
+        tsr__weight_part part = {.rows = 1, .columns = EACH * OWN * dim};
+        tsr__weight_keep_tiles(&weight, &part);
+        ck_assert_int_eq(tsr__order_in_file(&weight.column_order, OWN * dim), all);
+        ck_assert_msg(tsr__weight_keeps_blocks(&weight, TSR_Q8_0) == cases[i].keeps, "case %zu", i);
+    }
+}
+END_TEST
+
 /* One rank keeps every weight in the dtype of the file, also floats beside a quantised embedding.
  */
 START_TEST(weights_are_kept_as_the_file_has_them)
@@ -598,6 +624,7 @@ TESTS(model_plan)
     tcase_add_test(tests, shared_keys);
     tcase_add_test(tests, experts_on_the_host);
     tcase_add_test(tests, delta_nets_are_planned);
+    tcase_add_test(tests, tiles_begin_with_whole_blocks);
     tcase_add_test(tests, latents_are_planned);
     tcase_add_test(tests, weights_are_kept_as_the_file_has_them);
     tcase_add_test(tests, params_are_checked);

@@ -548,8 +548,9 @@ int64_t tsr__order_in_file(const tsr__order *o, int64_t i)
 bool tsr__weight_keeps_blocks(const tsr__weight *w, tsr_dtype dtype)
 {
     const int64_t block = (int64_t)tsr__dtype_block(dtype);
+    const tsr__order *order = &w->column_order;
     return tsr__elements_dtype(w->file) != dtype ||
-           (w->column_order.run % block == 0 && w->column_order.first % block == 0);
+           (order->run % block == 0 && order->first % block == 0 && order->group_step % block == 0);
 }
 
 /* If gate and up of experts have the same name, they are halves of the rows of one tensor, or
