@@ -464,6 +464,66 @@ START_TEST(adapters_of_delta_nets_are_refused)
 }
 END_TEST
 
+/* Writes an adapter of rank 1 for a matrix of each head, in layer 1 of a model of DeepSeek. */
+static const char *write_of_heads(const char *matrix, int64_t inputs, int64_t outputs)
+{
+    enum { HEADS = 6 };
+    static char path[160];
+    const int64_t sizes[] = {inputs, outputs};
+    tsr__gguf_writer w = {0};
+    uint8_t *header = NULL;
+    size_t size = 0;
+    uint64_t offsets[2], size_bytes;
+    has_status(tsr__gguf_put_string(&w, "general.architecture", "deepseek2", 9));
+    has_status(tsr__gguf_put_string(&w, "general.type", "adapter", 7));
+    has_status(tsr__gguf_put_string(&w, "adapter.type", "lora", 4));
+    has_status(tsr__gguf_put_f32(&w, "adapter.lora.alpha", 1));
+    for (int i = 0; i < 2; i++) {
+        char name[80];
+        snprintf(name, sizeof name, "blk.1.%s.weight.lora_%c", matrix, i == 0 ? 'a' : 'b');
+        const tsr_shard_param param = {.name = name,
+                                       .dtype = "f32",
+                                       .ndim = 3,
+                                       .shape = {HEADS, i == 0 ? 1 : outputs, i == 0 ? inputs : 1}};
+        has_status(tsr__gguf_put_tensor(&w, &param, &offsets[i], &size_bytes));
+    }
+    has_status(tsr__gguf_header(&w, &header, &size));
+    snprintf(path, sizeof path, "%s/heads.gguf", work.path);
+    FILE *file = fopen(path, "wb");
+    ck_assert(file && fwrite(header, 1, size, file) == size);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(fseek(file, (long)(size + offsets[i]), SEEK_SET), 0);
+        for (int64_t e = 0; e < HEADS * sizes[i]; e++) {
+            const float value = element(i, i, e / sizes[i], e % sizes[i]);
+            ck_assert_uint_eq(fwrite(&value, sizeof value, 1, file), 1);
+        }
+    }
+    ck_assert_int_eq(fclose(file), 0);
+    tsr__free(header);
+    tsr__gguf_writer_finish(&w);
+    return path;
+}
+
+/* Folders have the matrices of all heads in one tensor: those of values as rows, which adapters are
+ * added to, and those of keys as columns. */
+START_TEST(adapters_of_latent_attention)
+{
+    static const char source[] = TEST_DATA "/model/families/deepseek2/deepseek2-f16.gguf";
+    const char *adapter = write_of_heads("attn_v_b", 32, 16);
+    merge(source, at("m.gguf"), (tsr_convert_params){.adapter = adapter});
+    merge(at("m.gguf"), at("converted"), (tsr_convert_params){0});
+    merge(source, at("m"), (tsr_convert_params){.adapter = adapter});
+    expect_same(at("m/model.safetensors"), at("converted/model.safetensors"));
+    adapter = write_of_heads("attn_k_b", 12, 32);
+    merge(source, at("m.gguf"), (tsr_convert_params){.adapter = adapter});
+    ck_assert_error(
+        convert_model(source, at("refused"), tsr_convert_params(.adapter = adapter), NULL),
+        TSR_ERR_UNSUPPORTED,
+        "convert: tensor model.layers.1.self_attn.kv_b_proj.weight has the keys of latent "
+        "attention as columns, to which no adapter can be added");
+}
+END_TEST
+
 START_TEST(memory_runs_out)
 {
     char source[200];
@@ -493,5 +553,6 @@ TESTS(merge)
     tcase_add_test(tests, adapters_that_do_not_fit);
     tcase_add_test(tests, formats_that_cannot_be_written);
     tcase_add_test(tests, adapters_of_delta_nets_are_refused);
+    tcase_add_test(tests, adapters_of_latent_attention);
     tcase_add_test(tests, memory_runs_out);
 }

@@ -59,6 +59,11 @@ static tsr_status plan_matrix(tsr__conversion *c, int layer, const tsr__paramete
     tsr__converted *t = find_tensor(c, name, from);
     TSR__REQUIRE(t, "convert: the destination has no tensor %s", name);
     TSR__TRY(check_dtype(t));
+    if (to.flat && to.transposed)
+        return tsr__fail(TSR_ERR_UNSUPPORTED,
+                         "convert: tensor %s has the keys of latent attention as columns, to which "
+                         "no adapter can be added",
+                         name);
     if (module.m && (to.transposed || t->transposed))
         return tsr__fail(TSR_ERR_UNSUPPORTED,
                          "convert: tensor %s is transposed, so an adapter with magnitudes (DoRA) "
