@@ -15,7 +15,8 @@ static tsr_status check(const char *path, tsr_model_file **file)
     const tsr_model_config *config = tsr_model_file_config(*file);
     fuzz_check_config(config);
     TSR__TRY(tsr__model_file_weights(*file, &weights));
-    for (int layer = -1; layer < config->layers && layer < FUZZ_LAYERS; layer++)
+    const int layers = config->layers + config->next_token_layers;
+    for (int layer = -1; layer < layers && layer < FUZZ_LAYERS; layer++)
         fuzz_check_weights(weights, layer);
     return TSR_OK;
 }

@@ -17,12 +17,15 @@ static void check_weights(tsr__model_files *files, const tsr_model_config *confi
     FUZZ_CHECK(tsr__weights_expected(files, config, add, &list.params) == TSR_OK);
     for (size_t i = 0; i < list.params.count; i++)
         count += list.params.items[i].count;
-    FUZZ_CHECK(count == tsr_model_config_parameters(config, -1));
+    uint64_t expected = tsr_model_config_parameters(config, -1);
+    for (int i = 0; i < config->next_token_layers; i++)
+        expected += tsr_model_config_parameters(config, config->layers + i);
+    FUZZ_CHECK(count == expected);
     files->list = &list;
     FUZZ_CHECK(tsr__params_sort(&list.params, &files->names) == TSR_OK);
     FUZZ_CHECK(tsr__params_twice(files->names, list.params.count) == NULL);
     FUZZ_CHECK(tsr__weights_init(files, config, &weights) == TSR_OK);
-    for (int layer = -1; layer < config->layers; layer++)
+    for (int layer = -1; layer < config->layers + config->next_token_layers; layer++)
         fuzz_check_weights(&weights, layer);
     tsr__free(files->names);
     tsr__params_finish(&list.params);
