@@ -592,6 +592,37 @@ static void assert_fixed(const char *checkpoint)
     }
 }
 
+/* Blanks a text in the header of a checkpoint, up to `end`. */
+static void blank(char *header, const char *text, char end)
+{
+    char *at = strstr(header, text);
+    ck_assert_msg(at && strchr(at, end), "the checkpoint has no %s", text);
+    memset(at, ' ', (size_t)(strchr(at, end) + 1 - at));
+}
+
+/* Checkpoints of versions without these options are read. */
+static void assert_older(const char *checkpoint)
+{
+    static char header[1 << 16];
+    char arguments[512];
+    FILE *file = fopen(checkpoint, "r+b");
+    ck_assert(file && fseek(file, 8, SEEK_SET) == 0);
+    const size_t size = fread(header, 1, sizeof header - 1, file);
+    blank(header, "\\\"passes\\\":", ',');
+    blank(header, "\\\"dora\\\":", ',');
+    blank(header, "\\\"layers\\\":", ',');
+    char *checksum = strstr(header, "tessera.crc32c");
+    ck_assert_ptr_nonnull(checksum);
+    *checksum = 'T';
+    ck_assert_int_eq(fseek(file, 8, SEEK_SET), 0);
+    ck_assert_uint_eq(fwrite(header, 1, size, file), size);
+    ck_assert_int_eq(fclose(file), 0);
+    snprintf(arguments, sizeof arguments, "finetune --resume %s --dora", checkpoint);
+    tool_fails(arguments, " was begun without --dora, so it cannot go on with that");
+    snprintf(arguments, sizeof arguments, "finetune --resume %s --layers 0", checkpoint);
+    tool_fails(arguments, " was begun with all");
+}
+
 /* Ctrl-C saves the adapter and a checkpoint. */
 START_TEST(an_interrupt_saves)
 {
@@ -610,6 +641,7 @@ START_TEST(an_interrupt_saves)
     assert_fixed(in_folder("checkpoint"));
     ck_assert_int_eq(access(in_folder("adapter.gguf"), R_OK), 0);
     ck_assert_int_eq(access(in_folder("checkpoint"), R_OK), 0);
+    assert_older(in_folder("checkpoint"));
     done(&job);
 }
 END_TEST

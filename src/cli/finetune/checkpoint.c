@@ -69,6 +69,17 @@ static const saved_option saved_options[] = {
 };
 #define SAVED_COUNT (sizeof saved_options / sizeof *saved_options)
 
+/* Options that checkpoints of older versions lack. Their trainings had the usual values. */
+static const char *const newer_options[] = {"passes", "dora", "layers"};
+
+static bool is_newer(const saved_option *option)
+{
+    for (size_t i = 0; i < sizeof newer_options / sizeof *newer_options; i++)
+        if (strcmp(option->name, newer_options[i]) == 0)
+            return true;
+    return false;
+}
+
 /* Writing -------------------------------------------------------------------------------------- */
 
 static json_t *print_option(const saved_option *option)
@@ -241,7 +252,7 @@ int finetune_checkpoint_options(void)
         const int code = option->fixed != NULL ? check_fixed(option, value) : CLI_DONE;
         if (code != CLI_DONE)
             return code;
-        good = take_option(option, value);
+        good = (value == NULL && is_newer(option)) || take_option(option, value);
     }
     if (recounts)
         finetune_chosen.steps = 0; /* of --epochs */
