@@ -385,6 +385,28 @@ START_TEST(the_plan_counts_an_adapter_of_the_head)
 }
 END_TEST
 
+/* Of 4 layers of DeepSeek, the first has no experts; the others have 8, and one that is shared.
+ * Each has three matrices of 64 by 32 numbers. Latent attention has adapters of o, 96 by 64. */
+START_TEST(the_plan_counts_adapters_of_experts)
+{
+    static const char *const targets[] = {"experts", "q,k,v,o"};
+    static const double numbers[] = {3 * 9 * 3 * (64 + 32), 4 * (96 + 64)};
+    for (int i = 0; i < 2; i++) {
+        char arguments[512];
+        snprintf(arguments, sizeof arguments,
+                 "plan " TEST_DATA "/model/families/deepseek2/hf --goal finetune --ranks 1 "
+                 "--lora-rank 2 --targets %s --json",
+                 targets[i]);
+        json_t *plan = tool_json(arguments, "tessera.plan.finetune");
+        const json_t *grid = json_array_get(tool_member(plan, "grids"), 0);
+        ck_assert_double_eq(
+            tool_number(json_array_get(tool_member(grid, "ranks"), 0), "trained_bytes"),
+            16 * 2 * numbers[i]);
+        json_decref(plan);
+    }
+}
+END_TEST
+
 /* Mistakes ---------------------------------------------------------------------------------------
  */
 
@@ -716,6 +738,7 @@ TESTS(finetune)
     tcase_add_test(tests, a_step_of_preferences_is_as_in_double_precision);
     tcase_add_loop_test(tests, the_peak_is_as_planned, 0, 2);
     tcase_add_test(tests, the_plan_counts_an_adapter_of_the_head);
+    tcase_add_test(tests, the_plan_counts_adapters_of_experts);
     tcase_add_test(tests, the_plan_divides_weights);
     tcase_add_test(tests, mistakes_are_named);
     tcase_add_test(tests, different_data_are_refused);

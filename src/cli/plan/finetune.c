@@ -72,33 +72,50 @@ static double hidden_of(const tsr_model_layer *l, const tsr_model_rank_plan *p)
                               : (double)p->hidden;
 }
 
+/* Returns the numbers of a rank's adapters in a layer. */
+static double layer_numbers(const plan *s, const tsr_model_rank_plan *p, const tsr_model_layer *l)
+{
+    const work *w = &s->work;
+    const tsr_model_layer *usual = layer_of(s->config, p);
+    const tsr_model_latent *latent = usual->latent;
+    const bool dense = l->experts == NULL, direct = latent == NULL || latent->q_lora_rank == 0;
+    const double width = (double)s->config->width, r = (double)w->rank, heads = (double)p->heads,
+                 q = heads * (double)usual->head_dim, kv = (double)(p->kv_heads * usual->head_dim),
+                 out = latent != NULL ? heads * (double)latent->value_dim : q,
+                 hidden = (double)p->hidden;
+    const double sizes[] = {direct ? width + q : 0,
+                            latent == NULL ? width + kv : 0,
+                            latent == NULL ? width + kv : 0,
+                            out + width,
+                            dense && l->gated ? width + hidden : 0,
+                            dense ? width + hidden : 0,
+                            dense ? hidden + width : 0};
+    double sum = 0;
+    for (int i = 0; i < 7; i++)
+        if ((w->targets & 1U << i) != 0)
+            sum += r * sizes[i];
+    if (dense || (w->targets & TSR_LORA_EXPERTS) == 0)
+        return sum;
+    sum += 3 * r * (double)p->experts * (width + (double)p->expert_hidden);
+    if (l->experts->shared_hidden > 0 && usual->heads > 0)
+        sum += 3 * r * (width + (double)l->experts->shared_hidden * heads / (double)usual->heads);
+    return sum;
+}
+
 /* Returns the numbers that this rank trains: of its layers' adapters, or all. */
 static double trained_numbers(const plan *s, const grid *g, const tsr_model_rank_plan *p)
 {
     const work *w = &s->work;
-    const tsr_model_layer *l = layer_of(s->config, p);
-    const double width = (double)s->config->width, r = (double)w->rank,
-                 q = (double)(p->heads * l->head_dim), kv = (double)(p->kv_heads * l->head_dim),
-                 hidden = l->experts != NULL ? 0 : (double)p->hidden;
-    const double sizes[] = {width + q,      width + kv,     width + kv,    q + width,
-                            width + hidden, width + hidden, hidden + width};
+    const tsr_model_config *c = s->config;
+    const bool has_head = p->stage == g->stages - 1 && !c->tied;
     double sum = 0;
     if (w->full)
         return (double)p->weight_bytes / sizeof(float);
-    for (int i = 0; i < 7; i++) {
-        const bool exists = i < 4 || (l->experts == NULL && (i != 4 || l->gated));
-        if (exists && (w->targets & 1U << i) != 0)
-            sum += r * sizes[i];
-    }
-    if (l->experts != NULL && (w->targets & TSR_LORA_EXPERTS) != 0) {
-        const double shared = (double)(l->experts->shared_hidden * p->heads) / (double)l->heads;
-        sum += 3 * r * (double)p->experts * (width + (double)p->expert_hidden);
-        sum += shared > 0 ? 3 * r * (width + shared) : 0;
-    }
-    const bool has_head = p->stage == g->stages - 1 && !s->config->tied;
-    return sum * p->layers + (has_head && (w->targets & TSR_LORA_HEAD) != 0
-                                  ? r * (width + (double)p->vocabulary)
-                                  : 0);
+    for (int i = p->first_layer; i < p->first_layer + p->layers; i++)
+        sum += layer_numbers(s, p, c->kinds[c->layer_kinds[i]]);
+    return sum + (has_head && (w->targets & TSR_LORA_HEAD) != 0
+                      ? (double)w->rank * ((double)c->width + (double)p->vocabulary)
+                      : 0);
 }
 
 /* Returns the bytes that a block keeps of a token for its backward pass: the inputs of norms and
