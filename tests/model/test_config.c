@@ -223,6 +223,11 @@ static const struct {
      "with a window of 4"},
     {"{\"model_type\": \"gemma4_text\", " SIZES ", \"global_head_dim\": 1024}",
      "config.json: size of a head is 1024; 1 to 576 is possible"},
+    {"{\"model_type\": \"gemma4_text\", " SIZES
+     ", \"num_attention_heads\": 4096, \"head_dim\": 8, \"global_head_dim\": 512}",
+     "config.json: 4096 heads of 512 features in layer 0 are more than 1048576"},
+    {"{\"model_type\": \"gemma4_text\", " SIZES ", \"head_dim\": 9, \"global_head_dim\": 16}",
+     "config.json: rope in layers with a window rotates 9 features; an even number is needed"},
     {"{\"model_type\": \"gemma4_text\", " SIZES ", \"num_global_key_value_heads\": 3}",
      "config.json: 8 heads do not divide over 3 kv heads of layer 0"},
     {"{\"model_type\": \"gemma4_text\", " SIZES ", \"hidden_size_per_layer_input\": -2}",

@@ -322,6 +322,10 @@ static tsr_status take_ropes(const tsr__facts *facts, tsr__config *config, int64
                      ropes[WINDOW_ROPE].theta <= 1e15,
                  "%s: the base of rope in layers with a window is %g; a positive number is needed",
                  facts->file, ropes[WINDOW_ROPE].theta);
+    TSR__REQUIRE(ropes[WINDOW_ROPE].rotary_dim % 2 == 0,
+                 "%s: rope in layers with a window rotates %" PRId64
+                 " features; an even number is needed",
+                 facts->file, ropes[WINDOW_ROPE].rotary_dim);
     return TSR_OK;
 }
 
@@ -497,6 +501,9 @@ static tsr_status take_sizes_of(const tsr__facts *facts, int layers, int i, tsr_
                  "%s: %" PRId64 " heads do not divide over %" PRId64 " kv heads of layer %d",
                  facts->file, out->heads, out->kv_heads, i);
     TSR__TRY(size_within(facts, "size of a head", out->head_dim, TSR_MAX_HEAD_DIM));
+    TSR__REQUIRE(out->heads <= TSR_MODEL_MAX_WIDTH / out->head_dim,
+                 "%s: %" PRId64 " heads of %" PRId64 " features in layer %d are more than %d",
+                 facts->file, out->heads, out->head_dim, i, TSR_MODEL_MAX_WIDTH);
     return size_within(facts, "number of hidden features", out->hidden, TSR_MODEL_MAX_HIDDEN);
 }
 
