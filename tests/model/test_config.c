@@ -303,6 +303,9 @@ static const struct {
     {EXPERTS("qwen3_5_text") DELTA_NETS ", \"layer_types\": [\"linear_attention\"]}",
      "config.json: the list of the layers' types has 1 entries for 3 layers"},
     {EXPERTS("deepseek_v3") "}", "config.json: there is no kv_lora_rank of latent attention"},
+    {LATENTS ", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 8, \"mscale_all_dim\": 1e200}}",
+     "config.json: the factor of scores, by YaRN's mscale_all_dim, is inf; a positive number is "
+     "needed"},
     {LATENTS ", \"v_head_dim\": 577}", "config.json: the number of features of a value of latent "
                                        "attention is 577; 1 to 576 is possible"},
     {LATENTS ", \"kv_lora_rank\": 569}",

@@ -279,8 +279,10 @@ static tsr_status take_scores(const tsr__facts *facts, tsr_model_layer *out)
                          &scalar));
     if (scalar != (double)out->head_dim)
         out->attention_scale = 1 / sqrt(scalar);
-    if (out->latent && out->attention_scale == 0 && tsr__yarn_score_factor(facts) != 1)
-        out->attention_scale = tsr__yarn_score_factor(facts) / sqrt((double)out->head_dim);
+    const double yarn = tsr__yarn_score_factor(facts);
+    if (out->latent && out->attention_scale == 0 && yarn != 1)
+        TSR__TRY(take_factor(facts, "the factor of scores, by YaRN's mscale_all_dim,",
+                             yarn / sqrt((double)out->head_dim), 0, &out->attention_scale));
     TSR__TRY(take_temperature(facts, out));
     return take_factor(facts, "the soft cap of scores", facts->attention_softcap, 0, &out->softcap);
 }
