@@ -78,6 +78,12 @@ static void add_target(findings *f, const char *name, json_t *seen, char **end)
     *end += length + 1;
 }
 
+/* Returns whether a tensor has the magnitudes (DoRA) of a weight. */
+static bool has_magnitudes(const tsr__adapter_file *a, const tsr_shard_param *p)
+{
+    return a->config.dora && strstr(p->name, ".lora_magnitude_vector") != NULL;
+}
+
 static void find(const tsr__adapter_file *a, findings *f)
 {
     const tsr_shard_list *list = a->files.list;
@@ -95,12 +101,13 @@ static void find(const tsr__adapter_file *a, findings *f)
         const tsr_shard_param *p = tsr_shard_list_param(list, i);
         char other[TSR_SHARD_MAX_NAME + 1], half;
         f->bytes += p->size_bytes;
-        f->parameters += (uint64_t)p->shape[0] * (uint64_t)(p->ndim > 1 ? p->shape[1] : 1);
+        f->parameters += p->count;
         add_target(f, p->name, seen, &end);
         if (f->rank == 0 && find_half(p->name, &half) != NULL && half == 'a')
-            f->rank = p->shape[0];
-        if (f->missing == NULL && (!other_half(p->name, other, sizeof other) ||
-                                   tsr__model_files_find(&a->files, other) == NULL))
+            f->rank = p->shape[p->ndim > 2 ? 1 : 0]; /* of experts: [experts, rank, in] */
+        if (f->missing == NULL && !has_magnitudes(a, p) &&
+            (!other_half(p->name, other, sizeof other) ||
+             tsr__model_files_find(&a->files, other) == NULL))
             f->missing = p->name;
     }
     json_decref(seen);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/tool.h"
+#include "shard/files.h"
 #include "support/golden.h"
 #include "tokenizer/cases.h"
 
@@ -92,10 +93,10 @@ END_TEST
 /* Encoding and then decoding must leave all bytes unchanged. */
 START_TEST(all_bytes_come_back)
 {
-    char bytes[256], ids[4096];
+    char every[256], ids[4096];
     for (int i = 0; i < 256; i++)
-        bytes[i] = (char)i;
-    json_t *document = tokenize("ggml-vocab-gpt-2.gguf", "", bytes, sizeof bytes);
+        every[i] = (char)i;
+    json_t *document = tokenize("ggml-vocab-gpt-2.gguf", "", every, sizeof every);
     size_t used = 0, i;
     json_t *id;
     json_array_foreach(tool_member(document, "ids"), i, id) used +=
@@ -103,8 +104,8 @@ START_TEST(all_bytes_come_back)
     json_decref(document);
     document = tokenize("ggml-vocab-gpt-2.gguf", " --decode", ids, used);
     octets back = cases_base64(tool_text(document, "text_base64"));
-    ck_assert_uint_eq(back.size, sizeof bytes);
-    ck_assert_mem_eq(back.data, bytes, sizeof bytes);
+    ck_assert_uint_eq(back.size, sizeof every);
+    ck_assert_mem_eq(back.data, every, sizeof every);
     free(back.data);
     json_decref(document);
 }
@@ -203,6 +204,77 @@ START_TEST(models_are_described)
 }
 END_TEST
 
+/* Writes two tensors of a PEFT folder, and magnitudes (DoRA). */
+static void adapters_with_magnitudes(void)
+{
+    static const char header[] =
+        "{\"base_model.model.model.layers.0.mlp.up_proj.lora_A.weight\":{\"dtype\":\"F32\","
+        "\"shape\":[1,3],\"data_offsets\":[0,12]},"
+        "\"base_model.model.model.layers.0.mlp.up_proj.lora_B.weight\":{\"dtype\":\"F32\","
+        "\"shape\":[2,1],\"data_offsets\":[12,20]},"
+        "\"base_model.model.model.layers.0.mlp.up_proj.lora_magnitude_vector\":{\"dtype\":\"F32\","
+        "\"shape\":[2],\"data_offsets\":[20,28]}}";
+    static const char config[] = "{\"r\": 1, \"lora_alpha\": 2, \"use_dora\": true}";
+    char path[160], arguments[200];
+    folder in = folder_create();
+    bytes weights = safetensors_file(header, 28);
+    folder_write(&in, "adapter_config.json", config, sizeof config - 1, path);
+    folder_write(&in, "adapter_model.safetensors", weights.data, weights.size, path);
+    free(weights.data);
+    snprintf(arguments, sizeof arguments, "info %s --json", in.path);
+    json_t *json = tool_json(arguments, "tessera.info");
+    ck_assert_double_eq(tool_number(json, "parameters"), 7);
+    ck_assert(json_is_true(json_object_get(json, "dora")));
+    ck_assert(json_is_null(json_object_get(json, "missing")));
+    json_decref(json);
+    folder_destroy(&in);
+}
+
+static void put_pair(bytes *file, const char *key, const char *text)
+{
+    put_text(file, key);
+    put_integer(file, 8, 4); /* a string */
+    put_text(file, text);
+}
+
+static void put_matrices(bytes *file, const char *name, uint64_t rows, uint64_t columns,
+                         uint64_t offset)
+{
+    put_text(file, name);
+    put_integer(file, 3, 4);
+    put_integer(file, columns, 8);
+    put_integer(file, rows, 8);
+    put_integer(file, 8, 8); /* experts */
+    put_integer(file, 0, 4); /* f32 */
+    put_integer(file, offset, 8);
+}
+
+/* A GGUF file has the matrices of all experts in one tensor. */
+static void adapters_of_experts(void)
+{
+    char path[160], arguments[200];
+    folder in = folder_create();
+    bytes file = {0};
+    put_gguf_head(&file, 3, 2, 4);
+    put_pair(&file, "general.architecture", "qwen3moe");
+    put_pair(&file, "general.type", "adapter");
+    put_pair(&file, "adapter.type", "lora");
+    put_text(&file, "adapter.lora.alpha");
+    put_integer(&file, 6, 4); /* an f32 */
+    put_integer(&file, 0x3f800000, 4);
+    put_matrices(&file, "blk.0.ffn_up_exps.weight.lora_a", 2, 4, 0);
+    put_matrices(&file, "blk.0.ffn_up_exps.weight.lora_b", 4, 2, 8 * 2 * 4 * 4);
+    put_zeros(&file, 2 * 8 * 2 * 4 * 4 + 32);
+    folder_write(&in, "adapter.gguf", file.data, file.size, path);
+    free(file.data);
+    snprintf(arguments, sizeof arguments, "info %s --json", path);
+    json_t *json = tool_json(arguments, "tessera.info");
+    ck_assert_double_eq(tool_number(json, "rank"), 2);
+    ck_assert_double_eq(tool_number(json, "parameters"), 2 * 8 * 2 * 4);
+    json_decref(json);
+    folder_destroy(&in);
+}
+
 /* tessera info, of adapters. */
 START_TEST(adapters_are_described)
 {
@@ -219,6 +291,8 @@ START_TEST(adapters_are_described)
     ck_assert_int_eq(tool_count(result.out, "q_proj\n"), 1);
     ck_assert_int_eq(tool_count(result.out, "missing       nothing\n"), 1);
     tool_result_free(&result);
+    adapters_with_magnitudes();
+    adapters_of_experts();
     /* half of an adapter, and one whose configuration has no rank */
     static const char header[] = "{\"base_model.model.model.layers.0.mlp.up_proj.lora_B.weight\":"
                                  "{\"dtype\":\"F32\",\"shape\":[2,1],\"data_offsets\":[0,8]}}";
