@@ -418,6 +418,8 @@ START_TEST(mistakes_are_named)
         {"finetune m --reference r",
          "tessera: finetune: --reference FILE and --text FILE need each "
          "other\n"},
+        {"finetune m --data d --full --dora",
+         "tessera: finetune: --dora is for adapters, so --full cannot be given\n"},
         {"finetune m --data d --steps 1 --epochs 1",
          "tessera: finetune: --steps and --epochs contradict each other\n"},
         {"finetune m --data d --targets q,x",

@@ -248,6 +248,8 @@ int finetune_options_check(void)
     if (o->full && o->layers != NULL)
         return cli_usage_error("finetune: --layers chooses those that have an adapter, so --full "
                                "cannot be given");
+    if (o->full && o->dora)
+        return cli_usage_error("finetune: --dora is for adapters, so --full cannot be given");
     if (o->full && o->dpo)
         return cli_usage_error("finetune: --objective dpo compares an adapter with its base, so "
                                "--full cannot be given");
