@@ -6,13 +6,14 @@
 #include "cli/finetune/data_document.h"
 #include "cli/lib/memory.h"
 #include "cli/lib/say.h"
+#include "cli/lib/tools.h"
 
 /* A conversation as the library takes it. */
 typedef struct conversation {
     const data_form *form;
     tsr_chat_format format;
     tsr_chat_message *messages; /* [2 · the line's messages] */
-    data_text *texts;
+    cli_text *texts;
     size_t *numbers; /* of the messages in the line */
     float *weights;  /* of the messages that are trained; 0: the others */
     size_t count;
@@ -23,7 +24,7 @@ typedef struct conversation {
 static void conversation_free(conversation *c)
 {
     for (size_t i = 0; i < c->count; i++)
-        free(c->texts[i].bytes);
+        cli_text_free(&c->texts[i]);
     free(c->messages);
     free(c->texts);
     free(c->weights);
@@ -32,7 +33,7 @@ static void conversation_free(conversation *c)
 
 /* Messages of the line ------------------------------------------------------------------------- */
 
-static data_text *begin(conversation *c, tsr_chat_role role, float weight)
+static cli_text *begin(conversation *c, tsr_chat_role role, float weight)
 {
     c->messages[c->count] = TSR_INIT(tsr_chat_message);
     c->messages[c->count].role = role;
@@ -42,12 +43,12 @@ static data_text *begin(conversation *c, tsr_chat_role role, float weight)
 }
 
 /* Appends a content: a string, or a list of parts that are texts. A NULL or null is empty. */
-static bool add_content(const json_t *content, data_text *out)
+static bool add_content(const json_t *content, cli_text *out)
 {
     const json_t *part;
     size_t i;
     if (json_is_string(content))
-        data_text_add(out, json_string_value(content), json_string_length(content));
+        cli_text_add(out, json_string_value(content), json_string_length(content));
     if (content == NULL || json_is_null(content) || json_is_string(content))
         return true;
     json_array_foreach((json_t *)content, i, part)
@@ -55,7 +56,7 @@ static bool add_content(const json_t *content, data_text *out)
         const json_t *text = json_object_get(part, "text");
         if (!json_is_string(text))
             return false;
-        data_text_add(out, json_string_value(text), json_string_length(text));
+        cli_text_add(out, json_string_value(text), json_string_length(text));
     }
     return json_is_array(content);
 }
@@ -71,53 +72,53 @@ static bool read_weight(const json_t *message, float *out)
     return json_is_number(weight) && *out >= 0 && *out <= 1e6F;
 }
 
-static void add_system(conversation *c, const json_t *tools, const data_text *content)
+static void add_system(conversation *c, const json_t *tools, const cli_text *content)
 {
-    data_text *text = begin(c, TSR_CHAT_SYSTEM, 0);
-    if (tools != NULL && c->format == TSR_CHAT_LLAMA3)
-        data_text_print(text, "Environment: ipython\n\n");
-    data_text_add(text, content->bytes, content->size);
+    cli_text *text = begin(c, TSR_CHAT_SYSTEM, 0);
+    const char *given = content->size > 0 ? content->data : NULL;
     if (tools != NULL)
-        data_tools_in_system(c->format, tools, content->size > 0, text);
+        cli_tools_in_system(c->format, tools, given, text);
+    else
+        cli_text_add(text, content->data, content->size);
 }
 
-static void add_user(conversation *c, const json_t *tools, bool is_last, const data_text *content)
+static void add_user(conversation *c, const json_t *tools, bool is_last, const cli_text *content)
 {
-    data_text list = {0};
-    if (tools != NULL && is_last && data_tools_as_message(c->format, tools, &list))
-        *begin(c, TSR_CHAT_TOOLS, 0) = list;
-    data_text *text = begin(c, TSR_CHAT_USER, 0);
+    if (tools != NULL && is_last && cli_tools_as_message(c->format))
+        cli_text_add_spaced(begin(c, TSR_CHAT_TOOLS, 0), tools, 0);
+    cli_text *text = begin(c, TSR_CHAT_USER, 0);
     if (tools != NULL && !c->described)
-        data_tools_in_user(c->format, tools, text);
+        cli_tools_in_user(c->format, tools, text);
     c->described = true;
-    data_text_add(text, content->bytes, content->size);
+    cli_text_add(text, content->data, content->size);
 }
 
-static void add_result(conversation *c, const json_t *message, const data_text *content)
+static void add_result(conversation *c, const json_t *message, const cli_text *content)
 {
+    const char *id = json_string_value(json_object_get(message, "tool_call_id"));
     const bool joins = c->count > 0 && c->messages[c->count - 1].role == TSR_CHAT_RESULT &&
-                       data_tools_join_results(c->format);
-    data_text *text = joins ? &c->texts[c->count - 1] : begin(c, TSR_CHAT_RESULT, 0);
-    data_tools_result(c->format, message, content->bytes != NULL ? content->bytes : "", text);
+                       cli_tool_results_join(c->format);
+    cli_text *text = joins ? &c->texts[c->count - 1] : begin(c, TSR_CHAT_RESULT, 0);
+    cli_tool_result(c->format, id, content->data != NULL ? content->data : "", text);
     c->has_tools = true;
 }
 
 static bool add_reply(conversation *c, const json_t *message, size_t index, float weight,
-                      const data_text *content, data_problem *problem)
+                      const cli_text *content, data_problem *problem)
 {
     const json_t *calls = json_object_get(message, "tool_calls");
     const bool called = json_array_size(calls) > 0;
     if (!called && content->size == 0)
         return data_refuse(problem, DATA_EMPTY, "the reply in message %zu is empty", index);
-    data_text *text = begin(c, called ? TSR_CHAT_CALLS : TSR_CHAT_ASSISTANT, weight);
+    cli_text *text = begin(c, called ? TSR_CHAT_CALLS : TSR_CHAT_ASSISTANT, weight);
     if (!called || c->format == TSR_CHAT_CHATML)
-        data_text_add(text, content->bytes, content->size);
+        cli_text_add(text, content->data, content->size);
     c->has_tools = c->has_tools || called;
     return !called || data_tools_calls(c->format, calls, index, text, problem);
 }
 
 static bool add_with_role(conversation *c, const json_t *message, size_t index, bool is_last_user,
-                          bool trained, const json_t *tools, const data_text *content,
+                          bool trained, const json_t *tools, const cli_text *content,
                           data_problem *problem)
 {
     const char *role = json_string_value(json_object_get(message, "role"));
@@ -131,7 +132,7 @@ static bool add_with_role(conversation *c, const json_t *message, size_t index, 
                            tsr_chat_format_name(c->format));
     if (index == 0 && tools != NULL && strcmp(role, "user") == 0 &&
         (c->format == TSR_CHAT_CHATML || c->format == TSR_CHAT_LLAMA3))
-        add_system(c, tools, &(data_text){0});
+        add_system(c, tools, &(cli_text){0});
     if (strcmp(role, "system") == 0 || strcmp(role, "developer") == 0)
         add_system(c, index == 0 ? tools : NULL, content);
     else if (strcmp(role, "user") == 0)
@@ -167,7 +168,7 @@ static bool add_messages(conversation *c, const json_t *messages, size_t first, 
             last_user = i;
     for (size_t i = 0; i < count; i++) {
         const json_t *message = json_array_get(messages, i);
-        data_text content = {0};
+        cli_text content = {0};
         c->number = i;
         bool good =
             json_is_object(message) && add_content(json_object_get(message, "content"), &content);
@@ -177,12 +178,12 @@ static bool add_messages(conversation *c, const json_t *messages, size_t first, 
         else
             good =
                 add_with_role(c, message, i, i == last_user, i >= first, tools, &content, problem);
-        free(content.bytes);
+        cli_text_free(&content);
         if (!good)
             return false;
     }
     for (size_t i = 0; i < c->count; i++) {
-        c->messages[i].text = c->texts[i].bytes;
+        c->messages[i].text = c->texts[i].data;
         c->messages[i].size_bytes = c->texts[i].size;
     }
     return true;

@@ -108,15 +108,15 @@ static void count_document(report *r, const data_document documents[2])
 /* Showing a document --------------------------------------------------------------------------- */
 
 /* Prints text; control characters that could move the cursor become question marks. */
-static void print_text(data_text *text)
+static void print_text(cli_text *text)
 {
     for (size_t i = 0; i < text->size; i++)
-        if (((unsigned char)text->bytes[i] < ' ' && text->bytes[i] != '\n' &&
-             text->bytes[i] != '\t') ||
-            text->bytes[i] == 127)
-            text->bytes[i] = '?';
+        if (((unsigned char)text->data[i] < ' ' && text->data[i] != '\n' &&
+             text->data[i] != '\t') ||
+            text->data[i] == 127)
+            text->data[i] = '?';
     if (text->size > 0)
-        cli_put(stdout, text->bytes);
+        cli_put(stdout, text->data);
     text->size = 0;
 }
 
@@ -126,7 +126,7 @@ static void print_tokens(const tsr_tokenizer *tokenizer, const data_document *d)
 {
     const bool colours = isatty(STDOUT_FILENO);
     tsr_decode_state state = TSR_INIT(tsr_decode_state);
-    data_text text = {0};
+    cli_text text = {0};
     state.control = TSR_DECODE_CONTROL_SPELL;
     bool inside = false;
     for (uint64_t i = 0; i <= d->count; i++) {
@@ -140,11 +140,11 @@ static void print_tokens(const tsr_tokenizer *tokenizer, const data_document *d)
         inside = trained;
         if (i < d->count &&
             tsr_tokenizer_decode_next(tokenizer, &state, d->ids[i], &bytes, &size) == TSR_OK)
-            data_text_add(&text, bytes, size);
+            cli_text_add(&text, bytes, size);
     }
     print_text(&text);
     cli_put(stdout, "\n");
-    free(text.bytes);
+    cli_text_free(&text);
 }
 
 static void list_document(json_t *list, const data_lines *line, const data_document *d,

@@ -3,7 +3,7 @@
  *     data_lines.c     reads lines and sections, one after the other or at an offset
  *     data_document.c  the forms of a line: text, prompt and completion, messages, pairs
  *     data_chat.c      messages and the tokens that the model must produce
- *     data_tools.c     tools, calls and results in messages
+ *     data_tools.c     calls of tools in messages
  *     data_tokens.c    tokens with their weights, and problems with lines */
 #ifndef TSR_CLI_FINETUNE_DATA_DOCUMENT_H
 #define TSR_CLI_FINETUNE_DATA_DOCUMENT_H
@@ -11,6 +11,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
+#include "cli/lib/growing.h"
 #include "tessera/tessera.h"
 
 /* Lines (data_lines.c) ------------------------------------------------------------------------- */
@@ -97,30 +98,10 @@ bool data_chat_add(const data_form *form, const json_t *messages, size_t first, 
 
 /* Tools (data_tools.c) ------------------------------------------------------------------------- */
 
-/* A text that grows. */
-typedef struct data_text {
-    char *bytes; /* NULL while it is empty */
-    size_t size, capacity;
-} data_text;
-void data_text_add(data_text *text, const char *bytes, size_t size);
-void data_text_print(data_text *text, const char *string);
-
 /* Returns whether a chat format has calls of tools. */
 bool data_tools_possible(tsr_chat_format format);
-/* Appends what the system's message says about tools; `given`: the message is not empty. */
-void data_tools_in_system(tsr_chat_format format, const json_t *tools, bool given, data_text *out);
-/* Appends what the user's message says about tools in front of its text. */
-void data_tools_in_user(tsr_chat_format format, const json_t *tools, data_text *out);
-/* Returns whether tools are a message of their own, in front of the user's last one, and appends
- * it. */
-bool data_tools_as_message(tsr_chat_format format, const json_t *tools, data_text *out);
 /* Appends the calls of message `index`, after its text. */
-bool data_tools_calls(tsr_chat_format format, const json_t *calls, size_t index, data_text *out,
+bool data_tools_calls(tsr_chat_format format, const json_t *calls, size_t index, cli_text *out,
                       data_problem *problem);
-/* Appends the result of a call. */
-void data_tools_result(tsr_chat_format format, const json_t *message, const char *content,
-                       data_text *out);
-/* Returns whether results that follow each other are one message. */
-bool data_tools_join_results(tsr_chat_format format);
 
 #endif

@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "cli/inference/inference.h"
+#include "cli/lib/growing.h"
 #include "cli/lib/say.h"
 
 /* Options -------------------------------------------------------------------------------------- */
@@ -33,10 +34,7 @@ void serve_options_help(FILE *out);
 /* Text ----------------------------------------------------------------------------------------- */
 
 /* Bytes that grow at their end. `data` has a zero byte after them, or is NULL. */
-typedef struct serve_text {
-    char *data;
-    size_t size, capacity;
-} serve_text;
+typedef cli_text serve_text;
 void serve_text_add(serve_text *text, const char *data, size_t size);
 /* Appends a string that ends with a zero byte. */
 void serve_text_add_string(serve_text *text, const char *string);

@@ -6,19 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/lib/memory.h"
 #include "cli/serve/serve.h"
 
 void serve_text_add(serve_text *text, const char *data, size_t size)
 {
-    if (text->size + size + 1 > text->capacity) {
-        text->capacity = 2 * (text->size + size + 1);
-        text->data = cli_resize(text->data, text->capacity, 1);
-    }
-    if (size > 0)
-        memcpy(text->data + text->size, data, size);
-    text->size += size;
-    text->data[text->size] = '\0';
+    cli_text_add(text, data, size);
 }
 
 void serve_text_add_json(serve_text *text, json_t *value)
@@ -41,8 +33,7 @@ bool serve_is_utf8(const char *text, size_t size)
 
 void serve_text_finish(serve_text *text)
 {
-    free(text->data);
-    *text = (serve_text){0};
+    cli_text_free(text);
 }
 
 /* Replaces each byte that is not UTF-8, such as those of a path, or of a name that was cut
@@ -116,5 +107,5 @@ char *serve_content_text(const json_t *content)
 
 void serve_text_add_string(serve_text *text, const char *string)
 {
-    serve_text_add(text, string, strlen(string));
+    cli_text_print(text, string);
 }

@@ -1,5 +1,5 @@
-/* Conversations with tools: how each chat format describes tools, calls and their results in
- * messages. The texts are those of the models' templates. */
+/* Conversations with tools: the messages in which a request's tools, calls and results become parts
+ * of the prompt. Most of their texts are those of cli/lib/tools.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +14,7 @@ static void add(serve_text *text, const char *string)
 /* The messages of a conversation with tools, as the library takes them. */
 typedef struct conversation {
     serve_tool_style style;
+    tsr_chat_format format;
     const serve_request *request;
     const json_t *list; /* the client's messages */
     tsr_chat_message *messages;
@@ -30,11 +31,9 @@ typedef struct conversation {
 /* Begins a message, or goes on with the last one if that has the same role and is a result. */
 static serve_text *begin(conversation *c, tsr_chat_role role)
 {
-    if (role == TSR_CHAT_RESULT && c->style == SERVE_HERMES && c->count > 0 &&
-        c->messages[c->count - 1].role == TSR_CHAT_RESULT) {
-        add(&c->texts[c->count - 1], "\n");
+    if (role == TSR_CHAT_RESULT && cli_tool_results_join(c->format) && c->count > 0 &&
+        c->messages[c->count - 1].role == TSR_CHAT_RESULT)
         return &c->texts[c->count - 1];
-    }
     if (c->count == c->capacity) {
         c->capacity = 2 * c->capacity + 16;
         c->messages = cli_resize(c->messages, c->capacity, sizeof *c->messages);
@@ -45,31 +44,6 @@ static serve_text *begin(conversation *c, tsr_chat_role role)
     c->texts[c->count] = (serve_text){0};
     serve_text_add(&c->texts[c->count], "", 0);
     return &c->texts[c->count++];
-}
-
-static void describe_hermes(const conversation *c, serve_text *text)
-{
-    add(text, "# Tools\n\nYou may call one or more functions to assist with the user query.\n\nYou "
-              "are provided with function signatures within <tools></tools> XML tags:\n<tools>");
-    for (size_t i = 0; i < json_array_size(c->request->tools); i++) {
-        add(text, "\n");
-        serve_text_add_spaced(text, json_array_get(c->request->tools, i), 0);
-    }
-    add(text, "\n</tools>\n\nFor each function call, return a json object with function name and "
-              "arguments within <tool_call></tool_call> XML tags:\n<tool_call>\n{\"name\": "
-              "<function-name>, \"arguments\": <args-json-object>}\n</tool_call>");
-}
-
-static void describe_llama(const conversation *c, serve_text *text)
-{
-    add(text, "Given the following functions, please respond with a JSON for a function call with "
-              "its proper arguments that best answers the given prompt.\n\nRespond in the format "
-              "{\"name\": function name, \"parameters\": dictionary of argument name and its "
-              "value}.Do not use variables.\n\n");
-    for (size_t i = 0; i < json_array_size(c->request->tools); i++) {
-        serve_text_add_spaced(text, json_array_get(c->request->tools, i), 4);
-        add(text, "\n\n");
-    }
 }
 
 /* Adds the system's message, or what tools need of it without one. */
@@ -89,35 +63,22 @@ static void add_system(conversation *c, const char *given)
         serve_describe_types(text, c->request->tools);
         return;
     }
-    if (c->request->tools != NULL && c->style == SERVE_LLAMA)
-        add(text, "Environment: ipython\n\n");
-    if (given != NULL)
+    if (has_tools)
+        cli_tools_in_system(c->format, c->request->tools, given, text);
+    else
         add(text, given);
-    if (c->request->tools != NULL && c->style == SERVE_HERMES) {
-        add(text, given != NULL ? "\n\n" : "");
-        describe_hermes(c, text);
-    }
 }
 
 static void add_user(conversation *c, size_t index, const char *given)
 {
     const bool describes = c->style == SERVE_MISTRAL_V13 ? !c->described : index == c->last_user;
-    if (c->request->tools != NULL && serve_has_short_ids(c->style) && describes) {
-        serve_text *tools = begin(c, TSR_CHAT_TOOLS);
-        serve_text_add_spaced(tools, c->request->tools, 0);
-    }
+    if (c->request->tools != NULL && describes && cli_tools_as_message(c->format))
+        cli_text_add_spaced(begin(c, TSR_CHAT_TOOLS), c->request->tools, 0);
     serve_text *text = begin(c, TSR_CHAT_USER);
-    if (c->request->tools != NULL && c->style == SERVE_LLAMA && !c->described)
-        describe_llama(c, text);
+    if (c->request->tools != NULL && !c->described)
+        cli_tools_in_user(c->format, c->request->tools, text);
     c->described = true;
     add(text, given);
-}
-
-/* Mistral's models know calls by 9 letters and digits: the last ones of the client's id. */
-static const char *short_id(const char *id)
-{
-    const size_t size = strlen(id);
-    return size > 9 ? id + size - 9 : id;
 }
 
 static const char *call_name(const json_t *call)
@@ -145,31 +106,6 @@ static json_t *read_call(const conversation *c, const json_t *call, size_t index
     return NULL;
 }
 
-/* Adds a call to the text of all calls of a message. */
-static void add_call(const conversation *c, serve_text *text, const json_t *call,
-                     const json_t *arguments, size_t index, bool first)
-{
-    if (c->style == SERVE_HERMES) {
-        add(text, first ? "" : "\n");
-        add(text, "<tool_call>\n");
-    } else if (c->style == SERVE_MISTRAL) {
-        add(text, index == 0 ? "[" : ", ");
-    }
-    add(text, "{\"name\": \"");
-    add(text, call_name(call));
-    add(text, "\", \"");
-    add(text, serve_tool_arguments(c->style));
-    add(text, "\": ");
-    serve_text_add_spaced(text, arguments, 0);
-    if (c->style == SERVE_MISTRAL) {
-        add(text, ", \"id\": \"");
-        add(text, short_id(json_string_value(json_object_get(call, "id"))));
-        add(text, "\"");
-    }
-    add(text, "}");
-    add(text, c->style == SERVE_HERMES ? "\n</tool_call>" : "");
-}
-
 static bool refuse_call(size_t number, size_t index, serve_problem *problem)
 {
     serve_refuse(problem, 400, "messages",
@@ -191,35 +127,20 @@ static bool add_calls(conversation *c, size_t index, const json_t *calls, const 
         json_t *arguments = read_call(c, call, i);
         if (arguments == NULL)
             return refuse_call(i, index, problem);
-        add_call(c, text, call, arguments, i, i == 0 && text->size == 0);
+        cli_tool_call(c->format, i, call_name(call), json_string_value(json_object_get(call, "id")),
+                      arguments, text);
         json_decref(arguments);
     }
-    add(text, c->style == SERVE_MISTRAL ? "]" : "");
+    cli_tool_calls_end(c->format, text);
     return true;
 }
 
 static void add_result(conversation *c, const json_t *message, const char *given)
 {
     const char *id = json_string_value(json_object_get(message, "tool_call_id"));
-    serve_text *text = begin(c, TSR_CHAT_RESULT);
-    if (c->style == SERVE_HERMES) {
-        add(text, "<tool_response>\n");
-        add(text, given);
-        add(text, "\n</tool_response>");
-    } else if (c->style == SERVE_LLAMA || c->style == SERVE_HARMONY) {
-        json_t *string = json_string(given);
-        serve_text_add_spaced(text, string, 0);
-        json_decref(string);
-    } else if (c->style == SERVE_MISTRAL_V11 || c->style == SERVE_MISTRAL_V13) {
-        c->messages[c->count - 1].call_id = id != NULL ? short_id(id) : "";
-        add(text, given);
-    } else {
-        add(text, "{\"content\": ");
-        add(text, given);
-        add(text, ", \"call_id\": \"");
-        add(text, id != NULL ? short_id(id) : "");
-        add(text, "\"}");
-    }
+    cli_tool_result(c->format, id, given, begin(c, TSR_CHAT_RESULT));
+    if (c->style == SERVE_MISTRAL_V11 || c->style == SERVE_MISTRAL_V13)
+        c->messages[c->count - 1].call_id = id != NULL ? cli_tool_short_id(id) : "";
 }
 
 /* Adds each call of a message as one of its own, whose text are the arguments. Mistral's templates
@@ -235,9 +156,9 @@ static bool add_named_calls(conversation *c, size_t index, const json_t *calls, 
         json_t *arguments = read_call(c, call, i);
         if (arguments == NULL)
             return refuse_call(i, index, problem);
-        serve_text_add_spaced(begin(c, TSR_CHAT_CALLS), arguments, 0);
+        cli_text_add_spaced(begin(c, TSR_CHAT_CALLS), arguments, 0);
         c->messages[c->count - 1].tool = call_name(call);
-        c->messages[c->count - 1].call_id = id != NULL ? short_id(id) : "";
+        c->messages[c->count - 1].call_id = id != NULL ? cli_tool_short_id(id) : "";
         json_decref(arguments);
     }
     return true;
@@ -314,7 +235,7 @@ static bool add_calls_with_results(conversation *c, size_t index, const json_t *
                                   : 0;
         if (arguments == NULL)
             return refuse_call(i, index, problem);
-        serve_text_add_spaced(begin(c, TSR_CHAT_CALLS), arguments, 0);
+        cli_text_add_spaced(begin(c, TSR_CHAT_CALLS), arguments, 0);
         c->messages[c->count - 1].tool = call_name(call);
         json_decref(arguments);
         if (result > 0) {
@@ -409,7 +330,10 @@ bool serve_encode_tools(const serve_server *server, const json_t *list, serve_re
                         int32_t **ids, uint64_t *id_count, serve_problem *problem)
 {
     const size_t count = json_array_size(list);
-    conversation c = {.style = serve_tool_style_of(server), .request = r, .list = list};
+    conversation c = {.style = serve_tool_style_of(server),
+                      .format = serve_format(server),
+                      .request = r,
+                      .list = list};
     /* Harmony's header of an answer without reasoning would leave no place for a call. */
     const tsr_chat_reasoning reasoning =
         c.style == SERVE_HARMONY && r->tools != NULL && r->reasoning == TSR_CHAT_REASONING_NONE

@@ -26,7 +26,7 @@ static void add_plain(serve_text *text, const json_t *value)
     if (json_is_string(value))
         add(text, json_string_value(value));
     else
-        serve_text_add_spaced(text, value, 0);
+        cli_text_add_spaced(text, value, 0);
 }
 
 static void add_joined(serve_text *text, const json_t *list, const char *between)
@@ -81,7 +81,7 @@ static void add_variants(serve_text *text, const json_t *variants)
         }
         if (value != NULL) {
             add(text, "                    // default: ");
-            serve_text_add_spaced(text, value, 0);
+            cli_text_add_spaced(text, value, 0);
         }
     }
 }
@@ -164,7 +164,7 @@ static void add_parameter(serve_text *text, bool required, const char *name, con
         add_plain(text, value);
     } else if (value != NULL) {
         add(text, ", // default: ");
-        serve_text_add_spaced(text, value, 0);
+        cli_text_add_spaced(text, value, 0);
     }
     add(text, ",\n");
 }

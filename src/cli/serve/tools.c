@@ -44,14 +44,6 @@ const char *serve_tool_arguments(serve_tool_style style)
     return style == SERVE_LLAMA ? "parameters" : "arguments";
 }
 
-void serve_text_add_spaced(serve_text *text, const json_t *value, size_t indent)
-{
-    char *line = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15) |
-                                       (indent > 0 ? JSON_INDENT(indent) : 0));
-    serve_text_add_string(text, line != NULL ? line : "null");
-    free(line);
-}
-
 /* Parameters ----------------------------------------------------------------------------------- */
 
 const char *serve_tool_name(const json_t *tool)

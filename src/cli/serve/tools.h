@@ -2,6 +2,7 @@
 #ifndef TSR_CLI_SERVE_TOOLS_H
 #define TSR_CLI_SERVE_TOOLS_H
 
+#include "cli/lib/tools.h"
 #include "cli/serve/serve.h"
 
 #define SERVE_MOST_TOOLS 128
@@ -33,8 +34,6 @@ const char *serve_tool_name(const json_t *tool);
 bool serve_is_tool_name(const char *name);
 /* Finds an element of `tools` by its name. Returns NULL if there is none. */
 const json_t *serve_find_tool(const json_t *tools, const char *name);
-/* Appends JSON with spaces, as templates write it; `indent` spaces for each level, or one line. */
-void serve_text_add_spaced(serve_text *text, const json_t *value, size_t indent);
 /* Appends the tools as gpt-oss's template describes them, a namespace of TypeScript. */
 void serve_describe_types(serve_text *text, const json_t *tools);
 
