@@ -231,9 +231,9 @@ static void write_texts(const char *to, int count, int first)
     ck_assert_int_eq(fclose(file), 0);
 }
 
-static data *open_set(const data_options *options)
+static data_set *open_set(const data_options *options)
 {
-    data *set = NULL;
+    data_set *set = NULL;
     ck_assert_int_eq(data_open(options, tokenizer, TSR_CHAT_LLAMA3, &set), 0);
     return set;
 }
@@ -285,7 +285,7 @@ START_TEST(rows_are_full_and_have_each_document_once)
     data_batch all, part;
     write_texts(path, DOCUMENTS, 0);
     data_options options = {.files = files, .file_count = 1, .context = CONTEXT, .seed = 3};
-    data *set = open_set(&options), *again = open_set(&options);
+    data_set *set = open_set(&options), *again = open_set(&options);
     data_get_counts(set, DATA_TRAIN, &counts);
     ck_assert_uint_eq(counts.documents, DOCUMENTS);
     ck_assert_uint_eq(counts.tokens, counts.trained);
@@ -334,7 +334,7 @@ START_TEST(one_document_is_in_a_row_without_packing)
     write_file(path, "{\"text\": \"a b c d e\"}\n{\"text\": \"a b\"}\n");
     data_options options = {
         .files = files, .file_count = 1, .context = 8, .unpacked = true, .unshuffled = true};
-    data *set = open_set(&options);
+    data_set *set = open_set(&options);
     ck_assert_int_eq(data_rows(set, DATA_TRAIN, 0, &rows), 0);
     ck_assert_int_eq(rows, 2);
     ck_assert_int_eq(data_get_batch(set, DATA_TRAIN, 1, 2, &b), 0);
@@ -356,7 +356,7 @@ START_TEST(long_texts_are_divided_and_conversations_cut)
     data_counts counts;
     data_batch b;
     int64_t rows;
-    data *set = NULL;
+    data_set *set = NULL;
     write_file(path, "{\"text\": \"a b c d e f g h i j k\"}\n");
     data_options options = {
         .files = files, .file_count = 1, .context = 4, .unshuffled = true, .unpacked = true};
@@ -404,7 +404,7 @@ START_TEST(a_part_is_held_out_by_contents)
     write_texts(other, 500, 0);
     data_options options = {
         .files = files, .file_count = 2, .context = CONTEXT, .seed = 5, .held_out = 0.1};
-    data *set = open_set(&options);
+    data_set *set = open_set(&options);
     data_get_counts(set, DATA_TRAIN, &counts[0]);
     data_get_counts(set, DATA_HELD_OUT, &counts[1]);
     ck_assert_uint_eq(counts[0].documents + counts[1].documents, 1000);
@@ -446,7 +446,7 @@ START_TEST(weights_say_how_often_a_file_is_used)
     write_texts(other, 100, 100);
     const data_options options = {
         .files = files, .weights = weights, .file_count = 2, .context = CONTEXT, .seed = 1};
-    data *set = open_set(&options);
+    data_set *set = open_set(&options);
     for (int epoch = 0; epoch < 2; epoch++) {
         ck_assert_int_eq(data_rows(set, DATA_TRAIN, epoch, &rows[epoch]), 0);
         ck_assert_int_eq(data_get_batch(set, DATA_TRAIN, first, rows[epoch], &b), 0);
@@ -476,7 +476,7 @@ START_TEST(pairs_are_two_rows)
                      "{\"prompt\": \"A\", \"chosen\": \" b\", \"rejected\": \" c d\"}\n");
     data_options options = {
         .files = files, .file_count = 1, .context = 16, .pairs = true, .unshuffled = true};
-    data *set = open_set(&options);
+    data_set *set = open_set(&options);
     ck_assert_int_eq(data_rows(set, DATA_TRAIN, 0, &rows), 0);
     ck_assert_int_eq(rows, 4);
     ck_assert_int_eq(data_get_batch(set, DATA_TRAIN, 0, 4, &b), 0);
@@ -502,7 +502,7 @@ START_TEST(weights_of_replies_and_plain_text)
     write_file(path, "{\"messages\": [" U
                      ", {\"role\": \"assistant\", \"content\": \"x\", \"weight\": 0.5}]}\n");
     data_options options = {.files = files, .file_count = 1, .context = 128};
-    data *set = open_set(&options);
+    data_set *set = open_set(&options);
     ck_assert_int_eq(data_get_batch(set, DATA_TRAIN, 0, 1, &b), 0);
     ck_assert_ptr_nonnull(b.weights);
     for (int i = 0; i < 128; i++)
@@ -534,7 +534,7 @@ START_TEST(bad_lines_and_options_are_refused)
 {
     const char *files[] = {path};
     const double negative[] = {-1};
-    data *set = NULL;
+    data_set *set = NULL;
     data_counts counts;
     data_batch b;
     write_file(path, "{\"text\": \"a b\"}\nbad\n\n");

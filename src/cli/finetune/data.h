@@ -4,7 +4,7 @@
 
 #include "tessera/tessera.h"
 
-typedef struct data data;
+typedef struct data_set data_set; /* files that data_open has indexed */
 
 typedef enum data_part { DATA_TRAIN, DATA_HELD_OUT } data_part;
 
@@ -39,12 +39,12 @@ typedef struct data_counts { /* of one part */
 /* Reads and indexes all files (8 + 8 bytes a document stay in memory, not its tokens), and checks
  * every line. */
 int data_open(const data_options *options, const tsr_tokenizer *tokenizer, tsr_chat_format format,
-              data **out);
-void data_close(data **set);
-void data_get_counts(const data *set, data_part part, data_counts *out);
+              data_set **out);
+void data_close(data_set **set);
+void data_get_counts(const data_set *set, data_part part, data_counts *out);
 /* Rows of epoch `epoch` (DATA_HELD_OUT: always the same). Pairs: a pair is two rows, chosen and
  * rejected, one after the other: rows are even. */
-int data_rows(data *set, data_part part, int64_t epoch, int64_t *out);
+int data_rows(data_set *set, data_part part, int64_t epoch, int64_t *out);
 
 /* Rows first … first + count − 1 of the endless sequence of rows: those of epoch 0, then those of
  * epoch 1, … The rows of step s with B rows a step are s · B … s · B + B − 1; each data-parallel
@@ -61,10 +61,10 @@ typedef struct data_batch {
     int64_t tokens;   /* not padding */
     int64_t epoch;    /* of the first row */
 } data_batch;
-int data_get_batch(data *set, data_part part, int64_t first, int64_t count, data_batch *out);
+int data_get_batch(data_set *set, data_part part, int64_t first, int64_t count, data_batch *out);
 void data_batch_free(data_batch *batch);
 /* The number of labels of these rows, from the index alone: for the scale of a step whose other
  * rows other ranks have. */
-int data_count_labels(data *set, data_part part, int64_t first, int64_t count, int64_t *out);
+int data_count_labels(data_set *set, data_part part, int64_t first, int64_t count, int64_t *out);
 
 #endif

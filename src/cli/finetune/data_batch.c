@@ -11,7 +11,7 @@
 #define NO_LOSS (-100)
 
 /* Reads the line of an entry into set->line, unless it is there. */
-static int read_line(data *set, data_source *source, const data_entry *entry)
+static int read_line(data_set *set, data_source *source, const data_entry *entry)
 {
     data_problem problem;
     bool more = false;
@@ -78,8 +78,8 @@ static void write_tokens(data_batch *batch, int64_t row, int64_t at, const data_
 
 /* Writes an entry to a row, at place *at, which it advances. `which` is 1 for the rejected one of a
  * pair. */
-static int write_entry(data *set, data_side *side, uint64_t number, int which, data_batch *batch,
-                       int64_t row, int64_t *at)
+static int write_entry(data_set *set, data_side *side, uint64_t number, int which,
+                       data_batch *batch, int64_t row, int64_t *at)
 {
     const data_entry *entry = &side->entries[number];
     data_source *source = data_source_of(side, number);
@@ -99,7 +99,7 @@ static int write_entry(data *set, data_side *side, uint64_t number, int which, d
     return CLI_DONE;
 }
 
-static int write_row(data *set, data_side *side, int64_t number, data_batch *batch, int64_t row)
+static int write_row(data_set *set, data_side *side, int64_t number, data_batch *batch, int64_t row)
 {
     const uint64_t *entries = NULL;
     const int64_t each = set->options.pairs ? 2 : 1;
@@ -116,7 +116,7 @@ static int write_row(data *set, data_side *side, int64_t number, data_batch *bat
     return code;
 }
 
-int data_get_batch(data *set, data_part part, int64_t first, int64_t count, data_batch *out)
+int data_get_batch(data_set *set, data_part part, int64_t first, int64_t count, data_batch *out)
 {
     const int64_t context = set->options.context;
     const size_t tokens = (size_t)(count * context);
@@ -146,7 +146,7 @@ void data_batch_free(data_batch *batch)
     *batch = (data_batch){0};
 }
 
-int data_count_labels(data *set, data_part part, int64_t first, int64_t count, int64_t *out)
+int data_count_labels(data_set *set, data_part part, int64_t first, int64_t count, int64_t *out)
 {
     data_side *side = &set->side[part];
     const int64_t each = set->options.pairs ? 2 : 1;

@@ -234,7 +234,7 @@ static int check_file(report *r, const char *path)
 static int pack_rows(const report *r, const char *const *files, int count, int64_t *rows,
                      double *full)
 {
-    data *set = NULL;
+    data_set *set = NULL;
     data_counts counts;
     const data_options wanted = {.files = files,
                                  .file_count = count,

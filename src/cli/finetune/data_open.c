@@ -12,7 +12,7 @@
 #define NAMED 10 /* bad lines that are named */
 
 typedef struct reading {
-    data *set;
+    data_set *set;
     uint64_t named;
 } reading;
 
@@ -52,7 +52,7 @@ static void add_entry(data_side *side, data_source *source, uint64_t offset, uin
 
 /* Divides a text into pieces that fit the context. The last token of a piece is the first input of
  * the next one. */
-static void add_pieces(data *set, data_side *side, data_source *source, uint64_t offset,
+static void add_pieces(data_set *set, data_side *side, data_source *source, uint64_t offset,
                        const data_document *document)
 {
     const uint64_t context = (uint64_t)set->options.context, inputs = document->count - 1;
@@ -64,7 +64,7 @@ static void add_pieces(data *set, data_side *side, data_source *source, uint64_t
 }
 
 /* Adds a document whose length must not exceed the context, or a pair of them. */
-static bool add_whole(data *set, data_side *side, data_source *source, uint64_t offset,
+static bool add_whole(data_set *set, data_side *side, data_source *source, uint64_t offset,
                       const data_document documents[2], data_problem *problem)
 {
     const uint64_t context = (uint64_t)set->options.context;
@@ -110,7 +110,7 @@ static void report(reading *r, const data_lines *line, const data_problem *probl
 
 static void read_document(reading *r, const data_lines *line, bool held_out, const int source[2])
 {
-    data *set = r->set;
+    data_set *set = r->set;
     data_document documents[2];
     data_problem problem;
     const uint64_t limit = (uint64_t)(set->options.held_out * 0x1p63) * 2;
@@ -191,7 +191,7 @@ static int check_options(const data_options *o)
 }
 
 /* Fails if there are bad lines that may not be left out, or nothing is left. */
-static int check_counts(const data *set, bool wants_held_out)
+static int check_counts(const data_set *set, bool wants_held_out)
 {
     const data_counts *train = &set->side[DATA_TRAIN].counts,
                       *other = &set->side[DATA_HELD_OUT].counts;
@@ -218,12 +218,12 @@ static int read_all(reading *r, const data_options *o)
 }
 
 int data_open(const data_options *options, const tsr_tokenizer *tokenizer, tsr_chat_format format,
-              data **out)
+              data_set **out)
 {
     int code = check_options(options);
     if (code != CLI_DONE)
         return code;
-    data *set = cli_alloc(1, sizeof *set);
+    data_set *set = cli_alloc(1, sizeof *set);
     reading r = {.set = set};
     set->options = *options;
     set->options.unpacked = options->unpacked || options->pairs;
@@ -250,7 +250,7 @@ int data_open(const data_options *options, const tsr_tokenizer *tokenizer, tsr_c
     return CLI_DONE;
 }
 
-void data_close(data **set)
+void data_close(data_set **set)
 {
     if (set == NULL || *set == NULL)
         return;
@@ -268,7 +268,7 @@ void data_close(data **set)
     *set = NULL;
 }
 
-void data_get_counts(const data *set, data_part part, data_counts *out)
+void data_get_counts(const data_set *set, data_part part, data_counts *out)
 {
     *out = set->side[part].counts;
 }

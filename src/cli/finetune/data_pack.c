@@ -25,7 +25,7 @@ enum {
 
 /* Order ---------------------------------------------------------------------------------------- */
 
-int data_order_init(data *set, data_side *side)
+int data_order_init(data_set *set, data_side *side)
 {
     side->items = 0;
     for (int i = 0; i < side->source_count; i++) {
@@ -59,7 +59,7 @@ static int64_t element(uint64_t n, uint64_t seed, int64_t epoch, uint64_t pass, 
 }
 
 /* Returns the entry at a place of an epoch. */
-static uint64_t entry_at(const data *set, const data_side *side, const tsr_feistel *order,
+static uint64_t entry_at(const data_set *set, const data_side *side, const tsr_feistel *order,
                          int64_t epoch, uint64_t place)
 {
     const bool shuffles = !side->held_out && !set->options.unshuffled;
@@ -128,7 +128,7 @@ static int by_row(const void *a, const void *b)
 }
 
 /* Gives each document a row. Returns the number of rows. */
-static uint64_t give_rows(const data *set, packed *documents, uint64_t count)
+static uint64_t give_rows(const data_set *set, packed *documents, uint64_t count)
 {
     rooms r = {.size = 1};
     uint64_t rows = 0;
@@ -149,7 +149,7 @@ static uint64_t give_rows(const data *set, packed *documents, uint64_t count)
 }
 
 /* Packs the documents of a window. Returns them in the order of rows; free() them. */
-static packed *pack(const data *set, const data_side *side, int64_t epoch, uint64_t window,
+static packed *pack(const data_set *set, const data_side *side, int64_t epoch, uint64_t window,
                     uint64_t *count, uint64_t *rows)
 {
     const uint64_t first = window * WINDOW, left = side->items - first,
@@ -173,7 +173,7 @@ static packed *pack(const data *set, const data_side *side, int64_t epoch, uint6
     return documents;
 }
 
-static void need_window(const data *set, data_side *side, int64_t epoch, uint64_t number)
+static void need_window(const data_set *set, data_side *side, int64_t epoch, uint64_t number)
 {
     data_window *w = &side->window;
     uint64_t count;
@@ -196,7 +196,7 @@ static void need_window(const data *set, data_side *side, int64_t epoch, uint64_
 /* Rows ----------------------------------------------------------------------------------------- */
 
 /* Counts the rows of an epoch before each window. */
-static void count_rows(const data *set, data_side *side, int64_t epoch)
+static void count_rows(const data_set *set, data_side *side, int64_t epoch)
 {
     if (side->counted_epoch == epoch)
         return;
@@ -208,7 +208,7 @@ static void count_rows(const data *set, data_side *side, int64_t epoch)
     side->counted_epoch = epoch;
 }
 
-static int64_t rows_of(const data *set, data_side *side, int64_t epoch)
+static int64_t rows_of(const data_set *set, data_side *side, int64_t epoch)
 {
     if (set->options.unpacked)
         return (int64_t)side->items;
@@ -216,7 +216,7 @@ static int64_t rows_of(const data *set, data_side *side, int64_t epoch)
     return (int64_t)side->rows_before[side->windows];
 }
 
-int data_rows(data *set, data_part part, int64_t epoch, int64_t *out)
+int data_rows(data_set *set, data_part part, int64_t epoch, int64_t *out)
 {
     data_side *side = &set->side[part];
     const int64_t each = set->options.pairs ? 2 : 1;
@@ -225,7 +225,7 @@ int data_rows(data *set, data_part part, int64_t epoch, int64_t *out)
 }
 
 /* Returns the epoch of a row, and sets *within to its number in the epoch. */
-static int64_t epoch_of(data *set, data_side *side, int64_t row, int64_t *within)
+static int64_t epoch_of(data_set *set, data_side *side, int64_t row, int64_t *within)
 {
     if (set->options.unpacked) {
         *within = row % (int64_t)side->items;
@@ -249,7 +249,7 @@ static int64_t epoch_of(data *set, data_side *side, int64_t row, int64_t *within
     }
 }
 
-int data_row_find(data *set, data_side *side, int64_t row, const uint64_t **entries,
+int data_row_find(data_set *set, data_side *side, int64_t row, const uint64_t **entries,
                   uint64_t *count, int64_t *epoch)
 {
     int64_t within = row;

@@ -54,7 +54,7 @@ typedef struct data_side {
     data_window window; /* the last one that was packed */
 } data_side;
 
-struct data {
+struct data_set {
     data_options options; /* without its arrays and strings */
     data_form form;
     data_side side[2];
@@ -72,11 +72,11 @@ data_source *data_source_of(data_side *side, uint64_t entry);
 /* data_pack.c */
 
 /* Sets per_epoch and items. Returns an exit status. */
-int data_order_init(data *set, data_side *side);
+int data_order_init(data_set *set, data_side *side);
 void data_order_free(data_side *side);
 /* Finds row `row` of the endless sequence of rows: its entries are entries[0 … count − 1]. Sets
  * *count to 0 for rows that a held-out part does not have. */
-int data_row_find(data *set, data_side *side, int64_t row, const uint64_t **entries,
+int data_row_find(data_set *set, data_side *side, int64_t row, const uint64_t **entries,
                   uint64_t *count, int64_t *epoch);
 
 #endif

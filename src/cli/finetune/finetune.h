@@ -145,7 +145,7 @@ tsr_status finetune_job_share(const finetune_job *job, double *value);
 
 /* Where rows come from: --data, or a recorded run. */
 typedef struct finetune_source {
-    data *set; /* NULL: a recorded run */
+    data_set *set; /* NULL: a recorded run */
     int64_t context;
     int64_t held_out; /* rows for evaluation */
     /* Of a recorded run: */

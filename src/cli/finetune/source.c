@@ -24,7 +24,7 @@ static int64_t batch_rows(void)
 }
 
 /* Sets the number of steps to that of --epochs. */
-static tsr_status count_steps(data *set)
+static tsr_status count_steps(data_set *set)
 {
     finetune_options *o = &finetune_chosen;
     const int64_t epochs = o->epochs > 0 ? o->epochs : 1;
