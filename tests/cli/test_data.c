@@ -170,6 +170,18 @@ START_TEST(other_formats_and_all_tokens)
                      "<|begin_of_text|><|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
                      "[Yes<|im_end|>]\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
                      "[Yes<|im_end|>]");
+    /* tools are described as servers do, also after an empty text of the system */
+    const char *system = strstr(
+        marked(&form,
+               "{\"tools\": [{}], \"messages\": [{\"role\": \"system\", \"content\": \"\"}, " U
+               ", " A "]}",
+               0),
+        "<|im_start|>system\n\n\n# Tools\n\nYou may call one or more functions");
+    ck_assert_ptr_nonnull(system);
+    ck_assert_ptr_nonnull(strstr(system, "XML tags:\n<tools>\n{}\n</tools>\n\nFor each"));
+    ck_assert_ptr_nonnull(
+        strstr(marked(&form, "{\"tools\": [{}], \"messages\": [" U ", " A "]}", 0),
+               "<|im_start|>system\n# Tools\n\nYou may call"));
     /* a format that begins replies with an empty thought, which the model does not produce */
     form.format = TSR_CHAT_GEMMA4;
     ck_assert_ptr_nonnull(strstr(marked(&form, line, 0), "thought\n<channel|>[Yes<turn|>]"));

@@ -75,9 +75,8 @@ static bool read_weight(const json_t *message, float *out)
 static void add_system(conversation *c, const json_t *tools, const cli_text *content)
 {
     cli_text *text = begin(c, TSR_CHAT_SYSTEM, 0);
-    const char *given = content->size > 0 ? content->data : NULL;
     if (tools != NULL)
-        cli_tools_in_system(c->format, tools, given, text);
+        cli_tools_in_system(c->format, tools, content->data, text);
     else
         cli_text_add(text, content->data, content->size);
 }
