@@ -1,5 +1,13 @@
 /* Where the weights of a model are in its files. "Ours" are the names and the arrangement of
- * parameters in this library's layers, such as "attention.q.weight". */
+ * parameters in this library's layers, such as "attention.q.weight".
+ *
+ *     parameters.c  our parameters: which a layer has, and their sizes
+ *     names.c       the names of their tensors
+ *     places.c      which rows and columns of which tensor they are
+ *     weights.c     how the files of a model name and arrange weights; finds parameters in them
+ *
+ * The files of a model are found and listed by files.c, and read by source.c, reader.c and
+ * elements.c. kept.c chooses the dtypes in which ranks keep weights. */
 #ifndef TSR_MODEL_WEIGHTS_WEIGHTS_H
 #define TSR_MODEL_WEIGHTS_WEIGHTS_H
 
@@ -126,6 +134,10 @@ tsr_status tsr__weight_place(const tsr__weights *weights, int layer, const char 
                              int64_t expert, tsr__weight *out,
                              char name[TSR__WEIGHT_NAME]) TSR_NODISCARD;
 
+/* Gives the shape of the tensor that a place belongs to. `ndim` is that of our parameter, as in
+ * tsr__weights_ndim. Returns the number of dimensions of the tensor. */
+int tsr__weight_shape(const tsr__weights *w, const tsr__weight *place, int ndim, int64_t shape[3]);
+
 /* One of our parameters, as the configuration implies it. */
 typedef struct tsr__parameter {
     const char *ours;
@@ -139,6 +151,12 @@ typedef struct tsr__parameter {
  * last one. */
 bool tsr__weights_parameter(const tsr_model_config *config, int layer, int index,
                             tsr__parameter *out);
+/* Returns the number of dimensions of one of our parameters, of experts or heads that of one's
+ * matrix. 0: there is no parameter of this name. */
+int tsr__weights_ndim(int layer, const char *ours);
+/* Returns one of our parameters, which there must be, and which the layer must be able to have. */
+tsr__parameter tsr__weights_parameter_of(const tsr_model_config *config, int layer,
+                                         const char *ours);
 /* Returns whether one of our parameters consists of matrices that may be kept in any dtype. Those
  * of heads are kept as floats. */
 bool tsr__weights_is_matrix(int layer, const char *ours);
