@@ -1,4 +1,10 @@
-/* Reading a model's configuration, and the memory that holds one. */
+/* Reading a model's configuration, and the memory that holds one.
+ *
+ *     json.c, gguf.c  the values that files have
+ *     config.c        a configuration from these values
+ *     copy.c          a configuration of the caller
+ *     layers.c        finds layers by what they have
+ *     experts.c, delta_net.c, latent.c, rope.c  values and checks of these parts */
 #ifndef TSR_MODEL_CONFIG_CONFIG_H
 #define TSR_MODEL_CONFIG_CONFIG_H
 
@@ -138,6 +144,14 @@ tsr_status tsr__config_make(const tsr__facts *facts, tsr__config **out) TSR_NODI
 tsr_status tsr__config_copy(const tsr_model_config *config, tsr__config **out) TSR_NODISCARD;
 /* Reads the configuration of opened files. The caller must free it with tsr__free. */
 tsr_status tsr__config_read(const tsr__model_files *files, tsr__config **out) TSR_NODISCARD;
+
+/* Allocates an empty configuration, whose pointers point to its own memory. NULL: out of memory. */
+tsr__config *tsr__config_create(void);
+/* Checks that a layer that shares keys finds those of an earlier layer. */
+tsr_status tsr__config_check_shared(const char *where, const tsr_model_config *c,
+                                    int i) TSR_NODISCARD;
+
+/* layers.c */
 
 /* Returns the description of a layer, also of one that predicts further tokens, or NULL if there is
  * no such layer. */
