@@ -1,4 +1,9 @@
-/* What each rank will hold of a model, computed from the header of its files. */
+/* What each rank will hold of a model, computed from the header of its files.
+ *
+ *     plan.c    the parameters of a model, and the plan of all ranks
+ *     shares.c  divides heads, hidden features, experts and the vocabulary over the ranks of a
+ * stage limits.c  gives whole experts to ranks with more memory held.c    the bytes of a rank's
+ * share divide.c  divides layers over stages fit.c     whether all of it fits */
 #ifndef TSR_MODEL_PLAN_PLAN_H
 #define TSR_MODEL_PLAN_PLAN_H
 
@@ -43,6 +48,8 @@ tsr_status tsr__model_plan_ranks(const tsr__model_plan *plan, const tsr_model_pl
  * out[r · (layers + 1) + i]. Element `layers` of a rank is what it holds outside layers. */
 tsr_status tsr__model_plan_layers(const tsr__model_plan *plan, const tsr_model_plan_params *params,
                                   uint64_t *out) TSR_NODISCARD;
+
+/* limits.c */
 
 /* Gives the most whole experts of each kind of layer for each rank, [kinds][ranks], if memory and
  * not only rates divide them; otherwise NULL. The caller must free it. */

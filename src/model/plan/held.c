@@ -1,0 +1,248 @@
+/* What a rank holds with its share: bytes of weights, and of its cache. */
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "model/config/config.h"
+#include "model/generate/generator.h"
+#include "model/plan/shares.h"
+#include "tensor/dtype.h"
+
+static bool starts(const char *text, const char *with)
+{
+    return strncmp(text, with, strlen(with)) == 0;
+}
+
+/* Returns how many rows (of "o", columns) of a parameter of a delta net belong to a key head; 0: it
+ * is not divided. */
+static int64_t delta_unit(const char *ours, const tsr_model_delta_net *net)
+{
+    const char *what = ours + strlen("delta_net.");
+    const int64_t each = net->heads / net->key_heads;
+    if (starts(what, "q.") || starts(what, "k.") || starts(what, "q_conv.") ||
+        starts(what, "k_conv."))
+        return net->key_dim;
+    if (starts(what, "v.") || starts(what, "z.") || starts(what, "v_conv.") || starts(what, "o."))
+        return each * net->value_dim;
+    return starts(what, "norm.") ? 0 : each;
+}
+
+/* Returns the part of a parameter that a rank has. */
+static tsr__weight_part part_of(const tsr__planned *item, const tsr__plan_share *s,
+                                const tsr_model_layer *layer)
+{
+    const int64_t head_dim = layer ? layer->head_dim : 0;
+    const bool whole = layer && layer->qk_norm == TSR_QK_NORM_WHOLE;
+    tsr__weight_part part = {.rows = item->weight.rows, .columns = item->weight.columns};
+    const bool is_bias = item->ndim == 1;
+    const char *ours = item->ours;
+    const tsr_shard_range *rows = NULL, *columns = NULL;
+    int64_t unit = 1;
+    if (starts(ours, "delta_net.")) {
+        unit = delta_unit(ours, layer->delta_net);
+        *(starts(ours, "delta_net.o.") ? &columns : &rows) = unit > 0 ? &s->key_heads : NULL;
+    } else if (starts(ours, "attention.q.") || starts(ours, "attention.gate.") ||
+               starts(ours, "attention.q_b.") || (whole && starts(ours, "attention.q_norm."))) {
+        rows = &s->heads;
+        unit = head_dim;
+    } else if (starts(ours, "attention.k.") || starts(ours, "attention.v.") ||
+               (whole && starts(ours, "attention.k_norm."))) {
+        rows = s->all_kv_heads ? NULL : &s->kv_heads;
+        unit = head_dim;
+    } else if (starts(ours, "attention.o.")) {
+        columns = is_bias ? NULL : &s->heads;
+        unit = layer->latent ? layer->latent->value_dim : head_dim;
+    } else if (strcmp(ours, "attention.sinks") == 0) {
+        rows = &s->heads;
+    } else if (starts(ours, "mlp.gate.") || starts(ours, "mlp.up.")) {
+        rows = &s->mlp;
+    } else if (starts(ours, "mlp.down.")) {
+        columns = is_bias ? NULL : &s->mlp;
+    } else if (starts(ours, "mlp.experts.gate.") || starts(ours, "mlp.experts.up.")) {
+        rows = &s->hidden;
+    } else if (starts(ours, "mlp.experts.down.")) {
+        columns = is_bias ? NULL : &s->hidden;
+    } else if (starts(ours, "mlp.shared.gate.") || starts(ours, "mlp.shared.up.")) {
+        rows = &s->shared;
+    } else if (starts(ours, "mlp.shared.down.")) {
+        columns = &s->shared;
+    } else if (starts(ours, "embedding.") || starts(ours, "head.") ||
+               starts(ours, "input_table.")) {
+        rows = &s->vocabulary;
+    }
+    if (item->experts > 0) {
+        part.of_experts = true;
+        part.first_expert = (int64_t)(item->of_heads ? s->heads : s->experts).start;
+        part.experts = (int64_t)(item->of_heads ? s->heads : s->experts).count;
+    }
+    if (rows) {
+        part.first_row = (int64_t)rows->start * unit;
+        part.rows = (int64_t)rows->count * unit;
+    }
+    if (columns) {
+        part.first_column = (int64_t)columns->start * unit;
+        part.columns = (int64_t)columns->count * unit;
+    }
+    return part;
+}
+
+static bool is_norm(const char *ours)
+{
+    return strstr(ours, "norm") != NULL;
+}
+
+tsr__plan_ends tsr__plan_ends_of(const tsr_model_plan_params *p, int rank)
+{
+    const int stage = rank / (p->ranks / p->stages);
+    return (tsr__plan_ends){.first = stage == 0, .last = stage == p->stages - 1};
+}
+
+bool tsr__plan_has_outside(const tsr_model_config *c, const tsr__planned *item, tsr__plan_ends of)
+{
+    if (starts(item->ours, "positions."))
+        return of.first;
+    if (starts(item->ours, "input_"))
+        return true; /* there is one stage */
+    if (starts(item->ours, "embedding."))
+        return of.first || (of.last && c->tied);
+    return of.last;
+}
+
+void tsr__plan_add_item(const tsr__kept *kept, const tsr__planned *item, const tsr__plan_share *s,
+                        const tsr_model_plan_params *p, tsr__plan_ends of, tsr_model_rank_plan *out)
+{
+    const tsr_model_layer *layer = tsr__config_layer(kept->config, item->layer);
+    tsr__weight weight = item->weight;
+    tsr__weight_part part = part_of(item, s, layer);
+    if (kept->tiles)
+        tsr__weight_keep_tiles(&weight, &part);
+    const bool is_positions = starts(item->ours, "positions.");
+    const tsr_dtype dtype = item->is_f32 ? TSR_F32
+                            : item->ndim == 1 || is_positions || item->of_heads
+                                ? kept->others
+                                : tsr__kept_part(kept, &weight, &part);
+    const uint64_t elements = tsr__weight_part_elements(&part),
+                   bytes = tsr__dtype_bytes(dtype, elements);
+    const bool is_embedding = starts(item->ours, "embedding."),
+               is_table = is_positions || starts(item->ours, "input_table.");
+    const bool of_experts = item->experts > 0 && !item->of_heads;
+    const double used = of_experts
+                            ? (double)layer->experts->used / (double)layer->experts->count
+                            : 1; /* a token uses as large a part of a rank's experts as of all */
+    if (of_experts && item->ndim == 2 &&
+        tsr__config_host_experts(kept->config, item->layer, p->host_experts)) {
+        out->host_bytes += bytes;
+        out->host_token_bytes += (uint64_t)llround((double)bytes * used);
+        out->token_parameters += (uint64_t)llround((double)elements * used);
+        return;
+    }
+    *(is_norm(item->ours)                                                    ? &out->norm_bytes
+      : is_embedding || is_table                                             ? &out->embedding_bytes
+      : starts(item->ours, "attention.") || starts(item->ours, "delta_net.") ? &out->attention_bytes
+      : starts(item->ours, "mlp.") || starts(item->ours, "end.")             ? &out->mlp_bytes
+                                                                 : &out->head_bytes) += bytes;
+    out->weight_bytes += bytes;
+    /* A token reads only one row of a table of embeddings or positions, so token_bytes leaves out
+     * these tables. The embedding is a table where it is not also the head. */
+    if (is_table || (is_embedding && !(kept->config->tied && of.last)))
+        return;
+    if (of_experts)
+        out->expert_bytes += bytes;
+    out->token_bytes += (uint64_t)llround((double)bytes * used);
+    out->token_parameters += item->ndim == 2 ? (uint64_t)llround((double)elements * used) : 0;
+}
+
+/* The bytes that a sequence's state has for one key head of a delta net. */
+static uint64_t state_bytes(const tsr_model_delta_net *net)
+{
+    const int64_t each = net->heads / net->key_heads,
+                  inputs = (2 * net->key_dim + each * net->value_dim) * (net->taps - 1);
+    return (uint64_t)(inputs + each * net->key_dim * net->value_dim) * sizeof(float);
+}
+
+uint64_t tsr__plan_cache_bytes(const tsr_model_config *c, const tsr_model_plan_params *p, int layer,
+                               const tsr__plan_share *s)
+{
+    const tsr_model_delta_net *net = tsr__config_layer(c, layer)->delta_net;
+    if (p->context == 0 || tsr__config_layer(c, layer)->shared_keys)
+        return 0;
+    if (net)
+        return (uint64_t)tsr__generator_state_slots(p->sequences, p->draft_tokens, p->snapshots) *
+               s->key_heads.count * state_bytes(net);
+    const int64_t page = p->context < TSR__PAGE_TOKENS ? p->context : TSR__PAGE_TOKENS,
+                  tokens = p->sequences * ((p->context + page - 1) / page) * page;
+    const tsr_model_latent *latent = tsr__config_layer(c, layer)->latent;
+    if (latent) /* of one head, whose values are in its keys */
+        return (uint64_t)tokens * (s->heads.count > 0) *
+               (uint64_t)(latent->kv_lora_rank + latent->rope_dim) * tsr_dtype_size(p->cache_dtype);
+    return 2 * (uint64_t)tokens * s->kv_heads.count *
+           (uint64_t)tsr__config_layer(c, layer)->head_dim * tsr_dtype_size(p->cache_dtype);
+}
+
+tsr_status tsr__plan_check_cache(const tsr_model_config *c, const tsr_model_plan_params *p)
+{
+    /* Less than 2^64, because heads · head_dim is at most TSR_MODEL_MAX_WIDTH. The last page of a
+     * sequence may be incomplete. */
+    uint64_t features = 0;
+    for (int i = 0; i < c->layers; i++)
+        features +=
+            (uint64_t)(tsr__config_layer(c, i)->kv_heads * tsr__config_layer(c, i)->head_dim);
+    uint64_t bytes =
+        features * 2 * tsr_dtype_size(p->cache_dtype) * (uint64_t)(p->context + TSR__PAGE_TOKENS);
+    if (!tsr__mul_u64(bytes, (uint64_t)p->sequences, &bytes) || bytes > INT64_MAX)
+        return tsr__fail(TSR_ERR_OVERFLOW,
+                         "model: the cache of %d sequences of %" PRId64
+                         " tokens is larger than 2^63 - 1 bytes",
+                         p->sequences, p->context);
+    return TSR_OK;
+}
+
+/* Returns the first layer of a stage that has attention, or its first layer. */
+static int attention_layer(const tsr_model_config *c, const tsr_model_rank_plan *of)
+{
+    for (int i = of->first_layer; i < of->first_layer + of->layers; i++)
+        if (!tsr__config_layer(c, i)->delta_net)
+            return i;
+    return of->first_layer;
+}
+
+void tsr__plan_rank(const tsr__model_plan *plan, const tsr_model_plan_params *p,
+                    const tsr__plan_division *d, int rank, tsr_model_rank_plan *out)
+{
+    const tsr_model_config *c = plan->weights->config;
+    const tsr__plan_share *s = tsr__plan_share_of(d, rank, attention_layer(c, out));
+    const tsr__plan_ends of = tsr__plan_ends_of(p, rank);
+    for (size_t i = 0; i < plan->count; i++) {
+        const tsr__planned *item = &plan->items[i];
+        if (item->layer < 0
+                ? tsr__plan_has_outside(c, item, of)
+                : item->layer >= out->first_layer && item->layer < out->first_layer + out->layers)
+            tsr__plan_add_item(&d->kept, item, tsr__plan_share_of(d, rank, item->layer), p, of,
+                               out);
+    }
+    out->heads = (int64_t)s->heads.count;
+    out->kv_heads = tsr__config_layer(c, out->first_layer)->latent ? s->heads.count > 0
+                                                                   : (int64_t)s->kv_heads.count;
+    out->hidden = (int64_t)s->hidden.count;
+    for (int i = out->first_layer; i < out->first_layer + out->layers; i++)
+        if (tsr__config_layer(c, i)->experts) {
+            out->experts = (int64_t)tsr__plan_share_of(d, rank, i)->experts.count;
+            out->expert_hidden = (int64_t)tsr__plan_share_of(d, rank, i)->hidden.count;
+            break;
+        }
+    out->vocabulary = (int64_t)s->vocabulary.count;
+    for (int i = out->first_layer; i < out->first_layer + out->layers; i++) {
+        const uint64_t bytes = tsr__plan_cache_bytes(c, p, i, tsr__plan_share_of(d, rank, i));
+        out->cache_bytes += bytes;
+        const tsr_model_delta_net *net = tsr__config_layer(c, i)->delta_net;
+        if (net && bytes > 0) {
+            out->state_bytes += bytes;
+            out->used_state_bytes += (uint64_t)p->sequences *
+                                     tsr__plan_share_of(d, rank, i)->key_heads.count *
+                                     state_bytes(net);
+        }
+    }
+    out->total_bytes = out->weight_bytes + out->cache_bytes;
+}
