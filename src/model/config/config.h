@@ -172,8 +172,6 @@ int tsr__config_expert_layers(const tsr_model_config *config);
 /* Returns whether the experts of a layer are in the host's memory if those of `count` layers are.
  */
 bool tsr__config_host_experts(const tsr_model_config *config, int layer, int count);
-/* Removes the biases for the choice of experts. Returns whether there were any. */
-bool tsr__config_clear_choice_biases(tsr__config *config);
 /* Returns the description of the first layer with experts, or NULL. */
 const tsr_model_experts *tsr__config_experts(const tsr_model_config *config);
 /* Returns the first layer with rotary positions as those of layers without a window are; the first
@@ -202,6 +200,9 @@ bool tsr__any_layer_is_dense(const tsr__facts *facts, int layers);
 /* Checks the numbers of a description. `where` begins the error text. */
 tsr_status tsr__experts_check(const char *where, const tsr_model_experts *experts) TSR_NODISCARD;
 
+/* Removes the biases for the choice of experts. Returns whether there were any. */
+bool tsr__config_clear_choice_biases(tsr__config *config);
+
 /* delta_net.c: tsr__config_take_delta_net describes the delta nets of a file, and checks them. */
 tsr_status tsr__config_take_delta_net(const tsr__facts *facts,
                                       tsr_model_delta_net *out) TSR_NODISCARD;
@@ -210,14 +211,15 @@ bool tsr__layer_has_delta_net(const tsr__facts *facts, int layer);
 tsr_status tsr__delta_net_check(const char *where, const tsr_model_delta_net *net) TSR_NODISCARD;
 /* Checks that nothing in the description of a layer with a delta net is about attention. */
 tsr_status tsr__delta_layer_check(const char *where, const tsr_model_layer *layer) TSR_NODISCARD;
+/* Removes what describes attention. */
+void tsr__layer_without_attention(tsr_model_layer *layer);
+
 /* latent.c: tsr__config_take_latent describes the latent attention of a file, and checks it. */
 tsr_status tsr__config_take_latent(const tsr__facts *facts, tsr_model_latent *out) TSR_NODISCARD;
 /* Checks a layer with latent attention. `where` begins the error text. */
 tsr_status tsr__latent_check(const char *where, const tsr_model_layer *layer) TSR_NODISCARD;
-/* Removes what describes attention. */
-void tsr__layer_without_attention(tsr_model_layer *layer);
 
-/* Makes the parameters of rotary positions from the values, and checks them; see rope.c. With
+/* rope.c: makes the parameters of rotary positions from the values, and checks them. With
  * LongRoPE, *out are those up to the original length, and *beyond those for longer contexts;
  * otherwise beyond->rotary_dim becomes 0. The divisors belong to `facts`. */
 tsr_status tsr__rope_make(const tsr__facts *facts, int64_t head_dim, int64_t context,

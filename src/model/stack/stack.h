@@ -4,7 +4,17 @@
  * of their own, which tsr_model has allocated; a head that is the embedding uses the embedding's,
  * and learned positions are in `positions`. In a training they are in units of two sharded models:
  * `tied` has the embedding that is also the head, and `sharded` everything else. A layer then has
- * memory only while its unit is in use. */
+ * memory only while its unit is in use.
+ *
+ *     create.c         creates the layers, and lists their parameters
+ *     passes.c         passes of the layers and of the head
+ *     head_loss.c      the head and the loss by chunks of tokens
+ *     inputs.c         inputs that layers have beside the features
+ *     documents.c      documents of packed rows
+ *     adapters.c       adapters in passes
+ *     choice_biases.c  biases for the choice of experts
+ *     shard.c          parameters as sharded parameters
+ *     load.c, save.c   reading and writing these */
 #ifndef TSR_MODEL_STACK_STACK_H
 #define TSR_MODEL_STACK_STACK_H
 

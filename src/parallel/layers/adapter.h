@@ -6,7 +6,13 @@
  * Aᵀ is then a contribution, and its product with B is summed together with that of the weight.
  * Neither needs a collective operation of its own in a pass. Of parameters that every rank has, a
  * backward pass computes contributions to the gradients, which tsr__adapters_sum sums over the
- * ranks. */
+ * ranks.
+ *
+ *     adapter_create.c  creates sets of adapters, sums their gradients, and merges them
+ *     adapter.c         their passes
+ *     adapter_norm.c    adapters with magnitudes (DoRA)
+ *     adapter_rows.c    passes in which each row has another adapter
+ *     moe_adapters.c    adapters of the experts of a mixture (moe.h) */
 #ifndef TSR_PARALLEL_LAYERS_ADAPTER_H
 #define TSR_PARALLEL_LAYERS_ADAPTER_H
 
@@ -175,12 +181,7 @@ tsr_status tsr__adapter_terms_find(const tsr__linear *linear, tsr__temps *temps,
 tsr_status tsr__adapter_terms_add(const tsr__linear *linear, tsr__temps *temps,
                                   const tsr__adapter_terms *terms, int64_t row, int64_t first,
                                   int64_t count, tsr_tensor *y2) TSR_NODISCARD;
-/* adapter_rows.c: the same by row, from the layer's bank. */
-tsr_status tsr__adapter_rows_find(const tsr__linear *linear, tsr__temps *temps,
-                                  const tsr_tensor *x2, tsr__adapter_terms *terms) TSR_NODISCARD;
-tsr_status tsr__adapter_rows_add(const tsr__linear *linear, tsr__temps *temps,
-                                 const tsr__adapter_term *term, tsr_tensor *y2) TSR_NODISCARD;
-/* The two above, for all features of a column-parallel layer. */
+/* Both, for all features of a column-parallel layer. */
 tsr_status tsr__adapters_forward(const tsr__linear *linear, tsr__temps *temps, const tsr_tensor *x2,
                                  tsr_tensor *y2) TSR_NODISCARD;
 /* dx2 += the gradient of x2 through the enabled adapters, unless dx2 is NULL; adds the gradients of
@@ -189,6 +190,13 @@ tsr_status tsr__adapters_forward(const tsr__linear *linear, tsr__temps *temps, c
 tsr_status tsr__adapters_backward(const tsr__linear *linear, tsr__temps *temps,
                                   const tsr_tensor *dy2, const tsr_tensor *x2,
                                   tsr_tensor *dx2) TSR_NODISCARD;
+
+/* adapter_rows.c: tsr__adapter_terms_find and tsr__adapter_terms_add by row, from the layer's bank.
+ */
+tsr_status tsr__adapter_rows_find(const tsr__linear *linear, tsr__temps *temps,
+                                  const tsr_tensor *x2, tsr__adapter_terms *terms) TSR_NODISCARD;
+tsr_status tsr__adapter_rows_add(const tsr__linear *linear, tsr__temps *temps,
+                                 const tsr__adapter_term *term, tsr_tensor *y2) TSR_NODISCARD;
 
 /* adapter_norm.c */
 

@@ -11,22 +11,27 @@
  *     column_linear.c         passes of column-parallel layers
  *     column_blocks.c         products and gradients of the column blocks of such a layer
  *     row_linear.c            passes of row-parallel layers
- *     adapter.c               low-rank adapters in passes of linear layers
- *     adapter_create.c        creates sets of adapters
- *     delta_net_create.c      creates delta nets
- *     delta_net.c             their passes
- *     adapter_norm.c          adapters with magnitudes (DoRA)
- *     latent_attention.c      forward passes of latent attention
- *     latent_attention_backward.c  its backward pass
- *     latent_attention_create.c    creates it
- *     moe.c                   creates a mixture of experts
- *     moe_forward.c           its forward pass
- *     moe_backward.c          its backward pass
- *     moe_adapters.c          low-rank adapters of its experts
- *     teams.c                 divides experts over teams of ranks
- *     moe_exchange.c          sends tokens to the data-parallel ranks that have their experts
  *     overlapped_product.c    a product whose chunks are summed over the ranks while the device
  *                             computes the next chunk
+ *     adapter.c               low-rank adapters in passes of linear layers
+ *     adapter_create.c        creates sets of adapters
+ *     adapter_norm.c          adapters with magnitudes (DoRA)
+ *     adapter_rows.c          adapters of which each row of a pass has another one
+ *
+ *     self_attention_create.c, self_attention.c, self_attention_heads.c, self_attention_norm.c
+ *                             create self-attention; its passes; views of heads; norms of q and k
+ *     latent_attention_create.c, latent_attention.c, latent_attention_backward.c
+ *                             create latent attention; its forward passes and its backward pass
+ *     delta_net_create.c, delta_net.c
+ *                             create delta nets; their passes
+ *     positions.c             positions and documents of tokens, for all of these
+ *
+ *     moe.c                   creates a mixture of experts
+ *     moe_forward.c, moe_backward.c
+ *                             its passes
+ *     moe_adapters.c          low-rank adapters of its experts
+ *     moe_exchange.c          sends tokens to the data-parallel ranks that have their experts
+ *     teams.c                 divides experts over teams of ranks
  *
  * The other files hold the layers and operations that they are named after.
  *
@@ -337,6 +342,9 @@ tsr_status tsr__parameter_add_bias_grad(tsr_layer *layer, int index,
                                         const tsr_tensor *dy2) TSR_NODISCARD;
 void tsr__parameter_destroy(tsr__layer_parameter **parameter);
 
+/* moe.c: moves the choice of the mixture of experts in `from` to `to`, for tsr_moe_get_choice. */
+void tsr__moe_take_choice(tsr_layer_saved *from, tsr_layer_saved *to);
+
 /* replicated_gradients.c: gradients of parameters that every rank has completely, while each rank
  * computes only its contribution to the gradient. One all-reduce sums all of them. Initialise the
  * struct as {.layer = …, .temps = …}. Add the parameters, allocate, compute the contributions, and
@@ -356,8 +364,6 @@ typedef struct tsr__replicated_grads {
 } tsr__replicated_grads;
 /* Adds a parameter, by its index among the layer's own. */
 tsr_status tsr__replicated_grads_add(tsr__replicated_grads *grads, int index) TSR_NODISCARD;
-/* Moves the choice of the mixture of experts in `from` to `to`, for tsr_moe_get_choice. */
-void tsr__moe_take_choice(tsr_layer_saved *from, tsr_layer_saved *to);
 
 /* Allocates the contributions to the gradients of the added parameters. `zeros` must be true if the
  * caller will not compute all elements. */
