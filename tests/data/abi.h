@@ -722,7 +722,9 @@ typedef enum tsr_chat_format {
     TSR_CHAT_GLM4 = 20,
     TSR_CHAT_GLM45 = 21,
     TSR_CHAT_MINIMAX_M2 = 22,
-    TSR_CHAT_HARMONY = 23
+    TSR_CHAT_HARMONY = 23,
+    TSR_CHAT_MISTRAL_V11_TEKKEN = 24,
+    TSR_CHAT_MISTRAL_V13_TEKKEN = 25
 } tsr_chat_format;
 TSR_API const char *tsr_chat_format_name(tsr_chat_format format);
 TSR_API tsr_status tsr_chat_format_parse(const char *name, tsr_chat_format *out);
@@ -744,6 +746,7 @@ typedef struct tsr_chat_message {
     const void *text;
     size_t size_bytes;
     const char *tool;
+    const char *call_id;
 } tsr_chat_message;
 typedef enum tsr_chat_after {
     TSR_CHAT_AFTER_NOTHING = 0,
