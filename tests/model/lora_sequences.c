@@ -53,8 +53,7 @@ static int64_t generate(tsr_generator *generator, int prompt_count, int count, c
         prompt[i] = (7 * i + 3) % 65;
     for (int i = 0; i < count; i++)
         OK(tsr_generator_add(generator,
-                             tsr_sequence_params(.prompt = prompt,
-                                                 .prompt_count = (uint64_t)prompt_count,
+                             tsr_sequence_params(.prompt = prompt, .prompt_count = prompt_count,
                                                  .max_tokens = TOKENS, .lora = adapters[which[i]]),
                              &numbers[i]));
     for (int left = count * TOKENS; left > 0;) {
