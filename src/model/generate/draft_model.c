@@ -271,32 +271,12 @@ static tsr_status find(tsr_generator *g, int rows, tsr__draft_text **some)
 static tsr_status record_choice(const tsr_model *m, int rows, const tsr_tensor *features,
                                 const tsr_tensor *results, tsr_tensor **ids)
 {
-    const int64_t shape[2] = {rows, m->config->vocabulary};
     struct tsr_choice_words choices[TSR__DRAFT_SEQUENCES];
-    tsr_tensor *own = NULL, *flat = NULL, *wide = NULL, *some = NULL;
     for (int i = 0; i < rows; i++) {
         TSR__TRY(tsr__sampling_choice(tsr_sampling_params(.temperature = 0), 0, 0, &choices[i]));
         choices[i].seen_row = (uint32_t)i;
     }
-    tsr_status status = tsr__stack_head_after_blocks(m->stack, features, &own);
-    if (status == TSR_OK)
-        status = tsr_tensor_reshape(own, 2, shape, &flat);
-    if (status == TSR_OK && tsr_tensor_layout(flat)->dtype != TSR_F32) {
-        status = tsr_tensor_create(m->device, TSR_F32, 2, shape, &wide);
-        if (status == TSR_OK)
-            status = tsr_copy(m->stream, wide, flat);
-    }
-    if (status == TSR_OK)
-        status = tsr_tensor_slice(results, 0, 0, rows, 1, &some);
-    if (status == TSR_OK)
-        status = tsr_tensor_create(m->device, TSR_I32, 2, (int64_t[]){rows, 1}, ids);
-    if (status == TSR_OK)
-        status = tsr__choose(m->stream, *ids, some, NULL, wide ? wide : flat, choices);
-    tsr_tensor_destroy(&own);
-    tsr_tensor_destroy(&flat);
-    tsr_tensor_destroy(&wide);
-    tsr_tensor_destroy(&some);
-    return status;
+    return tsr__generator_record_choice(m, rows, features, choices, NULL, results, ids);
 }
 
 /* Records a pass of one token of each of `rows` sequences, *ids, and the choice of the next ones,

@@ -145,36 +145,16 @@ static tsr_status upload_ids(const tsr_generator *g, tsr_tensor **out)
 /* Records the choice of the tokens that follow features [rows, 1, width]. */
 static tsr_status record_choice(tsr_generator *g, const tsr_tensor *features, pass *next)
 {
-    const tsr_model *m = g->model;
     tsr__flight *f = g->flight;
-    const int64_t shape[2] = {f->rows, m->config->vocabulary};
     struct tsr_choice_words choices[MOST_SEQUENCES];
-    tsr_tensor *own = NULL, *flat = NULL, *wide = NULL, *results = NULL;
     for (int i = 0; i < f->rows; i++) {
         const tsr__sequence *s = &g->sequences[f->numbers[i]];
         TSR__TRY(
             tsr__sampling_choice(&s->sampling, s->number, s->seen + f->count + 1, &choices[i]));
         choices[i].seen_row = (uint32_t)i;
     }
-    tsr_status status = tsr__stack_head_after_blocks(m->stack, features, &own);
-    if (status == TSR_OK)
-        status = tsr_tensor_reshape(own, 2, shape, &flat);
-    if (status == TSR_OK && tsr_tensor_layout(flat)->dtype != TSR_F32) {
-        status = tsr_tensor_create(m->device, TSR_F32, 2, shape, &wide);
-        if (status == TSR_OK)
-            status = tsr_copy(m->stream, wide, flat);
-    }
-    if (status == TSR_OK)
-        status = tsr_tensor_slice(next->results, 0, 0, f->rows, 1, &results);
-    if (status == TSR_OK)
-        status = tsr_tensor_create(m->device, TSR_I32, 2, (int64_t[]){f->rows, 1}, &next->ids);
-    if (status == TSR_OK)
-        status = tsr__choose(m->stream, next->ids, results, f->seen, wide ? wide : flat, choices);
-    tsr_tensor_destroy(&own);
-    tsr_tensor_destroy(&flat);
-    tsr_tensor_destroy(&wide);
-    tsr_tensor_destroy(&results);
-    return status;
+    return tsr__generator_record_choice(g->model, f->rows, features, choices, f->seen,
+                                        next->results, &next->ids);
 }
 
 /* Records a pass, for which a step of the cache has begun. */

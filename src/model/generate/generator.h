@@ -142,12 +142,22 @@ bool tsr__generator_has_states(const tsr_model *model);
  * not kept, more tokens are taken, and computed again as those of a prompt. */
 void tsr__generator_take_back(tsr_generator *generator, int number, int64_t length);
 
+/* device_choice.c */
+
+struct tsr_choice_words;
+/* Records the choice of the tokens that follow features [rows, 1, width]: by choices[rows], and
+ * `seen` as for tsr__choose, or NULL. Writes the first `rows` results, and creates *ids, i32
+ * [rows, 1]. */
+tsr_status tsr__generator_record_choice(const tsr_model *model, int rows,
+                                        const tsr_tensor *features,
+                                        const struct tsr_choice_words *choices, tsr_tensor *seen,
+                                        const tsr_tensor *results, tsr_tensor **ids) TSR_NODISCARD;
+
 /* sampling.c */
 
 /* Checks that the values are in their ranges. Errors: TSR_ERR_INVALID naming the value that is not.
  */
 tsr_status tsr__sampling_check(const tsr_sampling_params *params) TSR_NODISCARD;
-struct tsr_choice_words;
 /* Describes the draw of the token at `position` of the sequence with this number, for the device.
  * seen_row is 0. The params must have been checked. */
 tsr_status tsr__sampling_choice(const tsr_sampling_params *params, uint64_t number,
