@@ -170,7 +170,7 @@ void tsr__comm_end_grace_period(tsr_comm *comm, uint64_t now_ns)
 
 /* Called if this rank cannot receive messages any more, for example because a process ended in the
  * middle of writing one. Fails without a grace period, because no reports of other ranks can
- * arrive.
+ * arrive. A communicator made by tsr_comm_split may not contain the rank whose process has ended.
  */
 void tsr__comm_fail_stuck(tsr_comm *comm)
 {
@@ -181,11 +181,16 @@ void tsr__comm_fail_stuck(tsr_comm *comm)
         request = request->next;
     if (!request || comm->status != TSR_OK)
         return;
-    if (lost >= 0)
+    if (lost >= 0) {
         fail_gone(comm, &request->call, lost);
-    else
-        tsr__comm_fail(comm, true, TSR_ERR_PEER_LOST,
-                       "%s: this rank cannot receive messages any more, because a process ended "
-                       "while it sent one to this rank",
-                       tsr__call_format(&request->call, text));
+        return;
+    }
+    int gone = 0;
+    while (gone < comm->job->size - 1 && !tsr__transport_is_lost(comm->job->transport, gone))
+        gone++;
+    tsr__comm_fail(comm, true, TSR_ERR_PEER_LOST,
+                   "%s: this rank cannot receive messages any more, because rank %d of the job is "
+                   "lost: %s",
+                   tsr__call_format(&request->call, text), gone,
+                   tsr__transport_loss_reason(comm->job->transport, gone));
 }
