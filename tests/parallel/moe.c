@@ -710,12 +710,14 @@ static void inference_only(const tsr_tensor *x)
                        .experts = 4, .experts_used = 1, .expert_scale = true);
     const tsr_self_attention_params *plain = tsr_self_attention_params(.heads = 12, .causal = true),
                                     *normed = tsr_self_attention_params(.group = group, .name = "a",
-                                                                        .size = 4, .heads = 4,
+                                                                        .size = 4, .heads = 12,
+                                                                        .head_dim = 2,
                                                                         .value_norm = true),
-                                    *shared = tsr_self_attention_params(.group = group, .name = "a",
-                                                                        .size = 4, .heads = 4,
-                                                                        .causal = true,
-                                                                        .shared_keys = true);
+                                    *shared =
+                                        tsr_self_attention_params(.group = group, .name = "a",
+                                                                  .size = 4, .heads = 12,
+                                                                  .head_dim = 2, .causal = true,
+                                                                  .shared_keys = true);
     const tsr_mlp_params *mlp = tsr_mlp_params(.hidden_size = 12);
     const struct {
         const tsr_moe_params *experts;
@@ -754,16 +756,16 @@ static void inference_only(const tsr_tensor *x)
     }
     tsr_layer *layer = NULL;
     FAILS(tsr_self_attention_create(tsr_self_attention_params(.group = group, .name = "a",
-                                                              .size = 4, .heads = 4, .causal = true,
-                                                              .shared_keys = true,
+                                                              .size = 4, .heads = 12, .head_dim = 2,
+                                                              .causal = true, .shared_keys = true,
                                                               .qk_norm = TSR_QK_NORM_WHOLE),
                                     &layer),
           TSR_ERR_INVALID,
           "self_attention a: shared_keys goes with causal attention, and not with "
           "TSR_QK_NORM_WHOLE, sequence or keys_as_values");
     FAILS(tsr_self_attention_create(tsr_self_attention_params(.group = group, .name = "a",
-                                                              .size = 4, .heads = 4, .bias = true,
-                                                              .keys_as_values = true),
+                                                              .size = 4, .heads = 12, .head_dim = 2,
+                                                              .bias = true, .keys_as_values = true),
                                     &layer),
           TSR_ERR_INVALID, "self_attention a: keys_as_values does not go with bias");
     tsr_tensor_destroy(&wide);
