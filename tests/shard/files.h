@@ -35,8 +35,12 @@ static inline void put_integer(bytes *to, uint64_t value, int size)
 
 static inline void put_zeros(bytes *to, size_t size)
 {
-    for (size_t i = 0; i < size; i++)
-        put_integer(to, 0, 1);
+    if (size == 0)
+        return;
+    to->data = realloc(to->data, to->size + size);
+    ck_assert_ptr_nonnull(to->data);
+    memset(to->data + to->size, 0, size);
+    to->size += size;
 }
 
 /* Returns a file that consists of a header and `weights` zero bytes; free(result.data). */
