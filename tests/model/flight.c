@@ -513,7 +513,7 @@ CASE(flight_failures, "flight: memory runs out, and the driver fails")
     OK(tsr_generator_remove(generator, 0));
     for (uint64_t nth = 0; fails_at(generator, TSR__FAULT_ALLOC, nth, &want); nth += 1 + nth / 8)
         ;
-    for (uint64_t nth = 0; fails_at(generator, TSR__FAULT_VULKAN, nth, &want); nth += 1 + nth / 4)
+    for (uint64_t nth = 0; fails_at(generator, TSR__FAULT_VULKAN, nth, &want); nth += 1)
         ;
     tsr_generator_destroy(&generator);
     close_family();

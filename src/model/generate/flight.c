@@ -184,7 +184,8 @@ static void truncate(tsr_generator *g, int passes)
 }
 
 /* Records one more pass, and submits it. After an error the passes in flight and the cache are as
- * before, unless submitting failed, after which the next wait submits again. */
+ * before. If only submitting failed, the commands may have been dropped, or run later: what they
+ * write is overwritten then. */
 static tsr_status add_pass(tsr_generator *g)
 {
     tsr__flight *f = g->flight;
@@ -208,13 +209,15 @@ static tsr_status add_pass(tsr_generator *g)
     tsr_status status = tsr_kv_cache_begin(g->cache, f->rows, cached, tokens, NULL);
     if (status == TSR_OK) {
         status = record_pass(g, uploaded ? uploaded : f->passes[f->count - 1].ids, next);
+        if (status == TSR_OK)
+            status = tsr_stream_submit(g->model->stream);
         if (status != TSR_OK)
             truncate(g, f->count);
     }
     tsr_tensor_destroy(&uploaded);
     TSR__TRY(status);
     f->count++;
-    return tsr_stream_submit(g->model->stream);
+    return TSR_OK;
 }
 
 /* True if steps will ask for one more pass than are in flight, unless a token ends a sequence. */
