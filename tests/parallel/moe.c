@@ -825,7 +825,7 @@ CASE(moe_mistakes, "experts: mistakes are refused by name")
                                             .attention = tsr_self_attention_params(.heads = 12),
                                             .sequence = true, .experts = experts),
                            &block),
-          TSR_ERR_INVALID, "block b: experts are given with sequence, which is not possible");
+          TSR_ERR_INVALID, "block b: experts is given with sequence, which is not possible");
     tsr_layer_saved_destroy(&saved);
     tsr_tensor_destroy(&y);
     tsr_tensor_destroy(&seen);

@@ -49,20 +49,35 @@ static tsr_route_params route_of(const tsr_model_experts *e)
                               .scale = (float)e->scale};
 }
 
-static tsr_delta_net_params delta_net_of(const tsr_model_layer *layer)
+/* What the params of a block's layers have in common. */
+typedef struct common_params {
+    float epsilon;
+    tsr_dtype norm_dtype;
+    tsr_partition_params heads;
+    tsr_init_params init, output_init;
+    bool is_long, tiled_heads;
+} common_params;
+
+static tsr_delta_net_params delta_net_of(const tsr_model_layer *layer, const common_params *common)
 {
-    const tsr_model_delta_net none = {0}, *net = layer->delta_net ? layer->delta_net : &none;
+    const tsr_model_delta_net *net = layer->delta_net;
     return (tsr_delta_net_params){.struct_size = sizeof(tsr_delta_net_params),
                                   .key_heads = net->key_heads,
                                   .heads = net->heads,
                                   .key_dim = net->key_dim,
                                   .value_dim = net->value_dim,
-                                  .taps = net->taps};
+                                  .taps = net->taps,
+                                  .tiled_heads = common->tiled_heads,
+                                  .norm_epsilon = common->epsilon,
+                                  .partition = &common->heads,
+                                  .init = &common->init,
+                                  .output_init = &common->output_init};
 }
 
-static tsr_latent_attention_params latent_attention_of(const tsr_model_layer *layer)
+static tsr_latent_attention_params latent_attention_of(const tsr_model_layer *layer,
+                                                       const common_params *common)
 {
-    const tsr_model_latent none = {0}, *l = layer->latent ? layer->latent : &none;
+    const tsr_model_latent *l = layer->latent;
     return (tsr_latent_attention_params){.struct_size = sizeof(tsr_latent_attention_params),
                                          .heads = layer->heads,
                                          .q_lora_rank = l->q_lora_rank,
@@ -72,10 +87,16 @@ static tsr_latent_attention_params latent_attention_of(const tsr_model_layer *la
                                          .value_dim = l->value_dim,
                                          .rope = layer->rope,
                                          .causal = true,
-                                         .scale = (float)layer->attention_scale};
+                                         .scale = (float)layer->attention_scale,
+                                         .norm_epsilon = common->epsilon,
+                                         .norm_dtype = common->norm_dtype,
+                                         .partition = &common->heads,
+                                         .init = &common->init,
+                                         .output_init = &common->output_init};
 }
 
-static tsr_self_attention_params attention_of(const tsr_model_layer *layer, bool is_long)
+static tsr_self_attention_params attention_of(const tsr_model_layer *layer,
+                                              const common_params *common)
 {
     return (tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params),
                                        .heads = layer->heads,
@@ -84,7 +105,7 @@ static tsr_self_attention_params attention_of(const tsr_model_layer *layer, bool
                                        .bias = layer->qkv_bias,
                                        .output_bias = layer->output_bias,
                                        .causal = true,
-                                       .rope = is_long ? layer->long_rope : layer->rope,
+                                       .rope = common->is_long ? layer->long_rope : layer->rope,
                                        .qk_norm = layer->qk_norm,
                                        .window = layer->window,
                                        .scale = (float)layer->attention_scale,
@@ -95,7 +116,33 @@ static tsr_self_attention_params attention_of(const tsr_model_layer *layer, bool
                                        .output_gate = layer->output_gate,
                                        .value_norm = layer->value_norm,
                                        .keys_as_values = layer->keys_as_values,
-                                       .shared_keys = layer->shared_keys};
+                                       .shared_keys = layer->shared_keys,
+                                       .norm_epsilon = common->epsilon,
+                                       .norm_dtype = common->norm_dtype,
+                                       .partition = &common->heads,
+                                       .init = &common->init,
+                                       .output_init = &common->output_init};
+}
+
+/* Creates a block with the layer that mixes the tokens of this kind of layer. `block` has
+ * everything else. */
+static tsr_status create_with_mixer(const tsr_model_layer *layer, const common_params *common,
+                                    tsr_block_params *block, tsr_layer **out)
+{
+    tsr_self_attention_params attention;
+    tsr_latent_attention_params latent;
+    tsr_delta_net_params net;
+    if (layer->delta_net) {
+        net = delta_net_of(layer, common);
+        block->delta_net = &net;
+    } else if (layer->latent) {
+        latent = latent_attention_of(layer, common);
+        block->latent_attention = &latent;
+    } else {
+        attention = attention_of(layer, common);
+        block->attention = &attention;
+    }
+    return tsr_block_create(block, out);
 }
 
 static tsr_status create_block(tsr_stack *s, const tsr__stack_options *o, uint64_t seed, int index)
@@ -105,17 +152,20 @@ static tsr_status create_block(tsr_stack *s, const tsr__stack_options *o, uint64
     const int kind = c->layer_kinds[s->first_layer + index];
     const tsr_model_layer *layer = c->kinds[kind];
     const tsr__kind_division division = o->divisions ? o->divisions[kind] : (tsr__kind_division){0};
-    tsr_partition_params heads = o->partition, hidden = o->partition, shared = o->partition,
-                         mlp_hidden = o->partition;
-    heads.align = division.heads;
+    tsr_partition_params hidden = o->partition, shared = o->partition, mlp_hidden = o->partition;
     mlp_hidden.align = layer->experts ? division.mlp : division.hidden;
     hidden.align = division.hidden;
     hidden.limits = division.expert_limits;
     shared.align = division.shared;
-    const bool is_long = tsr__layer_is_long(layer, o->context > 0 ? o->context : c->context);
-    const float epsilon = (float)c->norm_epsilon;
-    const tsr_init_params init = init_of(o, seed, o->deviation),
-                          output = init_of(o, seed, o->deviation / sqrtf(2.0F * (float)c->layers));
+    common_params common = {
+        .epsilon = (float)c->norm_epsilon,
+        .norm_dtype = o->norm_dtype,
+        .heads = o->partition,
+        .init = init_of(o, seed, o->deviation),
+        .output_init = init_of(o, seed, o->deviation / sqrtf(2.0F * (float)c->layers)),
+        .is_long = tsr__layer_is_long(layer, o->context > 0 ? o->context : c->context),
+        .tiled_heads = o->tiled_delta_nets};
+    common.heads.align = division.heads;
     const tsr_model_experts none = {0}, *e = layer->experts ? layer->experts : &none;
     const tsr_route_params route = route_of(e);
     const tsr_moe_params experts = {.struct_size = sizeof experts,
@@ -134,44 +184,42 @@ static tsr_status create_block(tsr_stack *s, const tsr__stack_options *o, uint64
                                     .teams = division.teams,
                                     .partition = &hidden,
                                     .shared_partition = &shared,
-                                    .init = &init,
-                                    .output_init = &output,
+                                    .init = &common.init,
+                                    .output_init = &common.output_init,
                                     .experts_over_data = o->experts_over_data,
                                     .input_norm = e->beside_mlp,
                                     .router_norm = e->router_norm,
                                     .expert_scale = e->expert_scale,
-                                    .norm_epsilon = epsilon};
+                                    .norm_epsilon = common.epsilon};
     const tsr_mlp_params mlp = {.struct_size = sizeof mlp,
                                 .hidden_size = layer->hidden,
                                 .bias = layer->mlp_bias,
                                 .gated = layer->gated,
                                 .activation = layer->activation,
                                 .partition = &mlp_hidden,
-                                .init = &init,
-                                .output_init = &output};
-    tsr_self_attention_params attention = attention_of(layer, is_long);
-    tsr_delta_net_params net = delta_net_of(layer);
-    tsr_latent_attention_params latent = latent_attention_of(layer);
-    attention.norm_epsilon = net.norm_epsilon = latent.norm_epsilon = epsilon;
-    net.tiled_heads = o->tiled_delta_nets;
-    attention.norm_dtype = latent.norm_dtype = o->norm_dtype;
-    attention.partition = net.partition = latent.partition = &heads;
-    attention.init = net.init = latent.init = &init;
-    attention.output_init = net.output_init = latent.output_init = &output;
+                                .init = &common.init,
+                                .output_init = &common.output_init};
+    const tsr_norm_params norm = {.struct_size = sizeof norm,
+                                  .kind = c->norm,
+                                  .bias = c->norm_bias,
+                                  .epsilon = common.epsilon,
+                                  .dtype = o->norm_dtype};
+    tsr_block_params block = {.struct_size = sizeof block,
+                              .group = s->group,
+                              .name = name,
+                              .size = c->width,
+                              .dtype = s->dtype,
+                              .deferred = true,
+                              .recompute = o->recompute,
+                              .norms = layer->norms,
+                              .residual_scale = (float)c->residual_scale,
+                              .norm = &norm,
+                              .layer_input = c->layer_input,
+                              .output_scale = layer->output_scale,
+                              .mlp = layer->experts && !e->beside_mlp ? NULL : &mlp,
+                              .experts = layer->experts ? &experts : NULL};
     snprintf(name, sizeof name, "%s%d", s->family->hf_block, s->first_layer + index);
-    return tsr_block_create(
-        tsr_block_params(.group = s->group, .name = name, .size = c->width, .dtype = s->dtype,
-                         .deferred = true, .recompute = o->recompute, .norms = layer->norms,
-                         .residual_scale = (float)c->residual_scale,
-                         .norm = tsr_norm_params(.kind = c->norm, .bias = c->norm_bias,
-                                                 .epsilon = epsilon, .dtype = o->norm_dtype),
-                         .attention = layer->delta_net || layer->latent ? NULL : &attention,
-                         .delta_net = layer->delta_net ? &net : NULL,
-                         .latent_attention = layer->latent ? &latent : NULL,
-                         .layer_input = c->layer_input, .output_scale = layer->output_scale,
-                         .mlp = layer->experts && !e->beside_mlp ? NULL : &mlp,
-                         .experts = layer->experts ? &experts : NULL),
-        &s->blocks[index]);
+    return create_with_mixer(layer, &common, &block, &s->blocks[index]);
 }
 
 int tsr__stack_keys_layer(const tsr_stack *s, int index)

@@ -1,6 +1,7 @@
 /* Transformer blocks: h = x + attention(norm1(x)), y = h + mlp(norm2(h)), perhaps with norms after
  * attention and MLP. A delta net may take the place of attention. */
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -413,6 +414,11 @@ static tsr_status add_created(block *b, tsr_status status, char *name, tsr_layer
     return status == TSR_OK ? tsr__layer_add_child(&b->base, child) : status;
 }
 
+/* Sets the fields that the params of all children have alike. */
+#define SET_COMMON_FIELDS(of, params, child_name)                                                  \
+    ((of).group = (params)->group, (of).name = (child_name),                                       \
+     (of).grad_dtype = (params)->grad_dtype, (of).deferred = (params)->deferred)
+
 /* Creates a norm and sets *index to its index. */
 static tsr_status create_norm(block *b, const tsr_block_params *params, const char *last,
                               int *index)
@@ -422,115 +428,122 @@ static tsr_status create_norm(block *b, const tsr_block_params *params, const ch
     tsr_layer *child = NULL;
     char *name;
     TSR__TRY(child_name(&b->base, last, &name));
-    norm.group = b->base.group;
-    norm.name = name;
+    SET_COMMON_FIELDS(norm, params, name);
     norm.size = params->size;
     norm.sequence = params->sequence;
     norm.dtype = norm.dtype != 0 ? norm.dtype : params->dtype;
-    norm.grad_dtype = params->grad_dtype;
-    norm.deferred = params->deferred;
     tsr_status status = tsr_norm_create(&norm, &child);
     *index = b->base.child_count;
     return add_created(b, status, name, child);
 }
 
-static tsr_status create_attention(block *b, const tsr_block_params *params)
+static tsr_status create_attention(const tsr_block_params *params, const char *name,
+                                   tsr_layer **out)
 {
     tsr_self_attention_params attention;
     TSR__TRY(TSR__TAKE_PART(tsr_self_attention_params, params->attention, &attention));
-    tsr_layer *child = NULL;
-    char *name;
-    TSR__TRY(child_name(&b->base, "attention", &name));
-    attention.group = b->base.group;
-    attention.name = name;
+    SET_COMMON_FIELDS(attention, params, name);
     attention.size = params->size;
     attention.sequence = params->sequence;
     attention.sequence_dim = params->sequence_dim;
     attention.dtype = params->dtype;
-    attention.grad_dtype = params->grad_dtype;
-    attention.deferred = params->deferred;
-    tsr_status status = tsr_self_attention_create(&attention, &child);
-    return add_created(b, status, name, child);
+    return tsr_self_attention_create(&attention, out);
 }
 
-static tsr_status create_delta_net(block *b, const tsr_block_params *params)
+static tsr_status create_delta_net(const tsr_block_params *params, const char *name,
+                                   tsr_layer **out)
 {
     tsr_delta_net_params net;
     TSR__TRY(TSR__TAKE_PART(tsr_delta_net_params, params->delta_net, &net));
-    TSR__REQUIRE(!params->attention, "%s: attention and delta_net are given; only one is possible",
-                 b->base.who);
-    TSR__REQUIRE(!params->sequence, "%s: delta_net is given with sequence, which is not possible",
-                 b->base.who);
-    tsr_layer *child = NULL;
-    char *name;
-    TSR__TRY(child_name(&b->base, "delta_net", &name));
-    net.group = b->base.group;
-    net.name = name;
+    SET_COMMON_FIELDS(net, params, name);
     net.size = params->size;
     net.dtype = params->dtype;
-    net.grad_dtype = params->grad_dtype;
-    net.deferred = params->deferred;
-    tsr_status status = tsr_delta_net_create(&net, &child);
-    return add_created(b, status, name, child);
+    return tsr_delta_net_create(&net, out);
 }
 
-static tsr_status create_latent_attention(block *b, const tsr_block_params *params)
+static tsr_status create_latent_attention(const tsr_block_params *params, const char *name,
+                                          tsr_layer **out)
 {
     tsr_latent_attention_params attention;
     TSR__TRY(TSR__TAKE_PART(tsr_latent_attention_params, params->latent_attention, &attention));
-    TSR__REQUIRE(!params->attention,
-                 "%s: attention and latent_attention are given; only one is possible", b->base.who);
-    TSR__REQUIRE(!params->sequence,
-                 "%s: latent_attention is given with sequence, which is not possible", b->base.who);
-    tsr_layer *child = NULL;
-    char *name;
-    TSR__TRY(child_name(&b->base, "attention", &name));
-    attention.group = b->base.group;
-    attention.name = name;
+    SET_COMMON_FIELDS(attention, params, name);
     attention.size = params->size;
     attention.dtype = params->dtype;
-    attention.grad_dtype = params->grad_dtype;
-    attention.deferred = params->deferred;
-    tsr_status status = tsr_latent_attention_create(&attention, &child);
-    return add_created(b, status, name, child);
+    return tsr_latent_attention_create(&attention, out);
 }
 
-static tsr_status create_experts(block *b, const tsr_block_params *params)
+static tsr_status create_experts(const tsr_block_params *params, const char *name, tsr_layer **out)
 {
     tsr_moe_params experts;
     TSR__TRY(TSR__TAKE_PART(tsr_moe_params, params->experts, &experts));
-    TSR__REQUIRE(!params->sequence, "%s: experts are given with sequence, which is not possible",
-                 b->base.who);
-    tsr_layer *child = NULL;
-    char *name;
-    TSR__TRY(child_name(&b->base, "mlp", &name));
-    experts.group = b->base.group;
-    experts.name = name;
+    SET_COMMON_FIELDS(experts, params, name);
     experts.input_size = params->size;
     experts.dtype = params->dtype;
-    experts.grad_dtype = params->grad_dtype;
-    experts.deferred = params->deferred;
-    tsr_status status = tsr_moe_create(&experts, &child);
-    return add_created(b, status, name, child);
+    return tsr_moe_create(&experts, out);
 }
 
-static tsr_status create_mlp(block *b, const tsr_block_params *params)
+static tsr_status create_mlp(const tsr_block_params *params, const char *name, tsr_layer **out)
 {
     tsr_mlp_params mlp;
     TSR__TRY(TSR__TAKE_PART(tsr_mlp_params, params->mlp, &mlp));
-    tsr_layer *child = NULL;
-    char *name;
-    TSR__TRY(child_name(&b->base, "mlp", &name));
-    mlp.group = b->base.group;
-    mlp.name = name;
+    SET_COMMON_FIELDS(mlp, params, name);
     mlp.input_size = mlp.output_size = params->size;
     mlp.sequence = params->sequence;
     mlp.sequence_dim = params->sequence_dim;
     mlp.dtype = params->dtype;
-    mlp.grad_dtype = params->grad_dtype;
-    mlp.deferred = params->deferred;
-    tsr_status status = tsr_mlp_create(&mlp, &child);
+    return tsr_mlp_create(&mlp, out);
+}
+
+/* A kind of layer that can be the layer of a residual branch. */
+typedef struct branch_layer {
+    const char *field; /* of tsr_block_params */
+    size_t offset;     /* of this field, a pointer to the params of the layer */
+    const char *name;  /* of the child */
+    bool sequence;     /* possible with sequence parallelism */
+    tsr_status (*create)(const tsr_block_params *params, const char *name, tsr_layer **out);
+} branch_layer;
+
+#define FIELD(field) #field, offsetof(tsr_block_params, field)
+
+/* Those that mix tokens, of which a block has one. The first one has defaults. */
+static const branch_layer mixers[] = {
+    {FIELD(attention), "attention", true, create_attention},
+    {FIELD(delta_net), "delta_net", false, create_delta_net},
+    {FIELD(latent_attention), "attention", false, create_latent_attention},
+};
+static const branch_layer mlp_layer = {FIELD(mlp), "mlp", true, create_mlp},
+                          experts_layer = {FIELD(experts), "mlp", false, create_experts};
+
+static bool is_given(const tsr_block_params *params, const branch_layer *of)
+{
+    const void *field;
+    memcpy(&field, (const char *)params + of->offset, sizeof field);
+    return field != NULL;
+}
+
+static tsr_status create_branch_layer(block *b, const tsr_block_params *params,
+                                      const branch_layer *of)
+{
+    TSR__REQUIRE(of->sequence || !params->sequence,
+                 "%s: %s is given with sequence, which is not possible", b->base.who, of->field);
+    tsr_layer *child = NULL;
+    char *name;
+    TSR__TRY(child_name(&b->base, of->name, &name));
+    const tsr_status status = of->create(params, name, &child);
     return add_created(b, status, name, child);
+}
+
+static tsr_status create_mixer(block *b, const tsr_block_params *params)
+{
+    const branch_layer *found = NULL;
+    for (size_t i = 0; i < sizeof mixers / sizeof *mixers; i++) {
+        if (!is_given(params, &mixers[i]))
+            continue;
+        TSR__REQUIRE(!found, "%s: %s and %s are given; only one is possible", b->base.who,
+                     found->field, mixers[i].field);
+        found = &mixers[i];
+    }
+    return create_branch_layer(b, params, found ? found : &mixers[0]);
 }
 
 /* Adds a linear layer of which each rank has all. */
@@ -587,11 +600,11 @@ static tsr_status create_hidden(block *b, const tsr_block_params *params)
 {
     b->mlp.layer = b->base.child_count;
     if (!params->experts || !params->mlp)
-        return params->experts ? create_experts(b, params) : create_mlp(b, params);
-    TSR__TRY(create_mlp(b, params));
+        return create_branch_layer(b, params, params->experts ? &experts_layer : &mlp_layer);
+    TSR__TRY(create_branch_layer(b, params, &mlp_layer));
     TSR__TRY(create_norm(b, params, "mlp_norm", &b->mlp.layer_norm));
     b->mlp.experts = b->base.child_count;
-    TSR__TRY(create_experts(b, params));
+    TSR__TRY(create_branch_layer(b, params, &experts_layer));
     return create_norm(b, params, "experts_norm", &b->mlp.experts_norm);
 }
 
@@ -622,9 +635,7 @@ static tsr_status init_block(block *b, const tsr_block_params *params)
     if (before)
         TSR__TRY(create_norm(b, params, "norm1", &b->attention.norm));
     b->attention.layer = b->base.child_count;
-    TSR__TRY(params->delta_net          ? create_delta_net(b, params)
-             : params->latent_attention ? create_latent_attention(b, params)
-                                        : create_attention(b, params));
+    TSR__TRY(create_mixer(b, params));
     if (after)
         TSR__TRY(create_norm(b, params, "post_norm1", &b->attention.post_norm));
     if (before)
