@@ -6,6 +6,7 @@
 #include "model/lora_run.h"
 #include "model/made.h"
 #include "parallel/spmd.h"
+#include "tessera/convert.h"
 
 #define PATH TEST_DATA "/model/families/"
 
@@ -158,8 +159,8 @@ static void fill_adapter(tsr_lora *lora)
 {
     for (int i = 0; i < tsr_layer_parameter_count(lora->adapter.layer); i++) {
         const tsr_parameter *p = tsr_layer_parameter(lora->adapter.layer, i);
-        double *all = numbers((uint64_t)i, count_of(2, p->global_shape), TSR_F32),
-               *mine = slice_of(all, 2, p->global_shape, p->shard_dim < 0 ? 0 : p->shard_dim,
+        double *all = numbers((uint64_t)i, count_of(p->ndim, p->global_shape), TSR_F32),
+               *mine = slice_of(all, p->ndim, p->global_shape, p->shard_dim < 0 ? 0 : p->shard_dim,
                                 p->offset, p->length);
         tensor_put(p->tensor, mine);
         free(all);
@@ -167,19 +168,64 @@ static void fill_adapter(tsr_lora *lora)
     }
 }
 
-/* Saves an adapter of a model, loads it, and compares the logits. */
-static void check_saved(const char *model_path, const char *what, tsr_lora_format format)
+/* Returns the largest difference between logits of a few tokens. */
+static double largest_of(const float *a, const float *b)
 {
+    double worst = 0;
+    for (int i = 0; i < FAMILY_LOGITS; i++)
+        worst = fmax(worst, fabs((double)a[i] - (double)b[i]));
+    return worst;
+}
+
+/* Adds an adapter to the weights of a model's files, and compares the logits of the new model. */
+static void check_merged(const tsr_model_file *source, const char *adapter, const char *folder,
+                         const float *want)
+{
+    tsr_model_file *file = NULL;
+    tsr_model *model = NULL;
+    char path[144];
+    snprintf(path, sizeof path, "%s/merged.gguf", folder);
+    if (my_rank == 0)
+        OK(tsr_model_convert(source, path, tsr_convert_params(.adapter = adapter, .dtype = TSR_F32),
+                             NULL));
+    if (ranks > 1)
+        OK(tsr_comm_barrier(world, NULL));
+    OK(tsr_model_file_open(path, &file));
+    OK(tsr_model_open(file, tsr_model_params(.group = group, .dtype = TSR_F32), &model));
+    float *merged = family_logits(tsr_model_stack(model));
+    CHECK(largest_of(merged, want) <= 1e-3,
+          "%s: after adding it to the weights, a logit differs by %g", adapter,
+          largest_of(merged, want));
+    free(merged);
+    tsr_model_close(&model);
+    tsr_model_file_close(&file);
+    if (my_rank == 0)
+        remove(path);
+}
+
+/* What check_saved does besides: `dora`, the adapter has magnitudes; `merges`, it is added to the
+ * model's weights. */
+typedef struct saved_form {
+    tsr_lora_format format;
+    bool dora, merges;
+} saved_form;
+
+/* Saves an adapter of a model, loads it, and compares the logits. */
+static void check_saved(const char *model_path, const char *what, saved_form form)
+{
+    const tsr_lora_format format = form.format;
     tsr_model_file *file = NULL;
     tsr_model *model = NULL;
     tsr_lora *lora = NULL;
     const char *folder = lora_scratch();
     char path[128];
     OK(tsr_model_file_open(model_path, &file));
-    OK(tsr_model_open(file, tsr_model_params(.group = group), &model));
+    OK(tsr_model_open(file, tsr_model_params(.group = group, .dtype = form.merges ? TSR_F32 : 0),
+                      &model));
     tsr_stack *stack = tsr_model_stack(model);
     float *base = family_logits(stack);
-    OK(tsr_lora_create(tsr_lora_params(.stack = stack, .rank = 3, .alpha = 1), &lora));
+    OK(tsr_lora_create(tsr_lora_params(.stack = stack, .rank = 3, .alpha = 1, .dora = form.dora),
+                       &lora));
     fill_adapter(lora);
     float *before = family_logits(stack);
     CHECK(memcmp(base, before, FAMILY_LOGITS * sizeof *base) != 0,
@@ -191,10 +237,10 @@ static void check_saved(const char *model_path, const char *what, tsr_lora_forma
         OK(tsr_comm_barrier(world, NULL));
     OK(tsr_lora_load(path, tsr_lora_params(.stack = stack), &lora));
     float *after = family_logits(stack);
-    double worst = 0;
-    for (int i = 0; i < FAMILY_LOGITS; i++)
-        worst = fmax(worst, fabs((double)after[i] - (double)before[i]));
+    const double worst = largest_of(after, before);
     CHECK(worst <= 1e-5, "%s: a logit of the adapter that was loaded differs by %g", what, worst);
+    if (form.merges)
+        check_merged(file, path, folder, before);
     if (my_rank == 0 && format == TSR_LORA_GGUF)
         remove(path);
     lora_remove_adapter(folder, "a");
@@ -212,7 +258,7 @@ static void check_family(const made_family *family, tsr_lora_format format)
 {
     made_model made;
     made_init(&made, family, 5);
-    check_saved(made_write_hf(&made), family->type, format);
+    check_saved(made_write_hf(&made), family->type, (saved_form){.format = format});
     made_finish(&made);
 }
 
@@ -220,8 +266,10 @@ static void check_family(const made_family *family, tsr_lora_format format)
  * a gate. */
 CASE(lora_delta_nets, "lora: adapters of delta nets and of attention with a gate")
 {
-    check_saved(PATH "qwen3next/hf", "qwen3next", TSR_LORA_PEFT);
-    check_saved(PATH "qwen35moe/hf", "qwen35moe", TSR_LORA_PEFT);
+    check_saved(PATH "qwen3next/hf", "qwen3next", (saved_form){TSR_LORA_GGUF, .merges = true});
+    check_saved(PATH "qwen3next/hf", "qwen3next", (saved_form){TSR_LORA_PEFT, .dora = true});
+    check_saved(PATH "qwen35moe/hf", "qwen35moe", (saved_form){TSR_LORA_PEFT, .merges = true});
+    check_saved(PATH "qwen35moe/hf", "qwen35moe", (saved_form){TSR_LORA_GGUF, .merges = true});
 }
 
 CASE(lora_families, "lora: adapters of models of all families")

@@ -426,41 +426,97 @@ START_TEST(formats_that_cannot_be_written)
 }
 END_TEST
 
-/* Rows of these weights are in another order in the files, or belong to q and its gate. */
-START_TEST(adapters_of_delta_nets_are_refused)
+/* Matrices that files have in different orders: of delta nets, and of q and its gate. */
+static const struct {
+    const char *name;
+    int outputs, inputs;
+} reordered[] = {{"0.linear_attn.in_proj_qkv", 128, 64},
+                 {"0.linear_attn.in_proj_z", 64, 64},
+                 {"0.linear_attn.out_proj", 64, 64},
+                 {"3.self_attn.q_proj", 192, 64}};
+enum { REORDERED = sizeof reordered / sizeof *reordered };
+
+/* Writes a PEFT folder of rank 1 for the first `count` of them. */
+static const char *write_reordered(int count)
 {
-    static const struct {
-        const char *tensor;
-        int inputs, outputs;
-    } cases[] = {{"0.linear_attn.in_proj_z", 64, 64}, {"3.self_attn.q_proj", 64, 192}};
-    static float values[256];
-    for (int i = 0; i < 2; i++) {
-        char header[512], path[160], text[256];
-        const int inputs = cases[i].inputs, outputs = cases[i].outputs;
-        snprintf(header, sizeof header,
-                 "{\"" PREFIX "model.layers.%s.lora_A.weight\":{\"dtype\":\"F32\",\"shape\":[1,%d],"
-                 "\"data_offsets\":[0,%d]},\"" PREFIX
-                 "model.layers.%s.lora_B.weight\":{\"dtype\":\"F32\",\"shape\":[%d,1],"
-                 "\"data_offsets\":[%d,%d]}}",
-                 cases[i].tensor, inputs, 4 * inputs, cases[i].tensor, outputs, 4 * inputs,
-                 4 * (inputs + outputs));
-        bytes all = safetensors_file(header, sizeof(float) * (size_t)(inputs + outputs));
-        memcpy(all.data + all.size - sizeof(float) * (size_t)(inputs + outputs), values,
-               sizeof(float) * (size_t)(inputs + outputs));
-        static const char config[] = "{\"peft_type\": \"LORA\", \"r\": 1, \"lora_alpha\": 1, "
-                                     "\"bias\": \"none\", \"target_modules\": [\"q_proj\"]}";
-        mkdir(at("adapter"), 0777);
-        folder_write(&work, "adapter/adapter_config.json", config, sizeof config - 1, path);
-        folder_write(&work, "adapter/adapter_model.safetensors", (char *)all.data, all.size, path);
-        free(all.data);
-        snprintf(text, sizeof text,
-                 "convert: tensor blk.%c.%s.weight: adapters of delta nets, and of q in attention "
-                 "with a gate, cannot be merged",
-                 *cases[i].tensor, i == 0 ? "attn_gate" : "attn_q");
-        ck_assert_error(convert_model(TEST_DATA "/model/families/qwen35moe/hf", at("m.gguf"),
-                                      tsr_convert_params(.adapter = at("adapter")), NULL),
-                        TSR_ERR_UNSUPPORTED, text);
+    static char place[160];
+    static float values[1024];
+    char header[2048], path[160];
+    size_t used = 0, floats = 0;
+    for (int i = 0; i < 2 * count; i++) {
+        const int which = i % 2, size = which ? reordered[i / 2].outputs : reordered[i / 2].inputs;
+        used += (size_t)snprintf(
+            header + used, sizeof header - used,
+            "%c\"" PREFIX "model.layers.%s.lora_%c.weight\":{\"dtype\":\"F32\",\"shape\":"
+            "[%d,%d],\"data_offsets\":[%zu,%zu]}",
+            i == 0 ? '{' : ',', reordered[i / 2].name, which ? 'B' : 'A', which ? size : 1,
+            which ? 1 : size, 4 * floats, 4 * (floats + (size_t)size));
+        for (int e = 0; e < size; e++)
+            values[floats++] = element(i / 2, which, e, e);
     }
+    snprintf(header + used, sizeof header - used, "}");
+    bytes all = safetensors_file(header, sizeof(float) * floats);
+    memcpy(all.data + all.size - sizeof(float) * floats, values, sizeof(float) * floats);
+    static const char config[] = "{\"peft_type\": \"LORA\", \"r\": 1, \"lora_alpha\": 2, "
+                                 "\"bias\": \"none\", \"target_modules\": [\"q_proj\"]}";
+    snprintf(place, sizeof place, "%s/adapter", work.path);
+    mkdir(place, 0777);
+    folder_write(&work, "adapter/adapter_config.json", config, sizeof config - 1, path);
+    folder_write(&work, "adapter/adapter_model.safetensors", (char *)all.data, all.size, path);
+    free(all.data);
+    return place;
+}
+
+/* Returns the number of the reordered matrix that a tensor is, or -1. */
+static int reordered_of(const char *name)
+{
+    for (int i = 0; i < REORDERED; i++)
+        if (strncmp(name, "model.layers.", 13) == 0 &&
+            strncmp(name + 13, reordered[i].name, strlen(reordered[i].name)) == 0)
+            return i;
+    return -1;
+}
+
+/* A PEFT adapter has the rows of the folder's tensors, to which its products are added as they are;
+ * and what GGUF files get is what the folder with the sums becomes. */
+START_TEST(adapters_of_weights_in_other_orders)
+{
+    static const char source[] = TEST_DATA "/model/families/qwen35moe/hf";
+    const char *adapter = write_reordered(REORDERED);
+    merge(source, at("plain"), (tsr_convert_params){.dtype = TSR_F32});
+    merge(source, at("m"), (tsr_convert_params){.dtype = TSR_F32, .adapter = adapter});
+    tsr_shard_list *a = open_list(at("plain/model.safetensors")),
+                   *b = open_list(at("m/model.safetensors"));
+    int found = 0;
+    for (uint64_t i = 0; i < tsr_shard_list_param_count(a); i++) {
+        const tsr_shard_param *p = tsr_shard_list_param(a, i);
+        float *x = (float *)(void *)read_tensor(at("plain/model.safetensors"), p),
+              *y = (float *)(void *)read_tensor(at("m/model.safetensors"),
+                                                tsr_shard_list_param(b, i));
+        const int m = reordered_of(p->name);
+        found += m >= 0;
+        for (int64_t e = 0; e < (int64_t)p->count; e++) {
+            const int64_t row = m < 0 ? 0 : e / reordered[m].inputs,
+                          column = m < 0 ? 0 : e % reordered[m].inputs;
+            const double sum = m < 0 ? 0
+                                     : 2.0 * (double)element(m, 1, row, row) *
+                                           (double)element(m, 0, column, column);
+            ck_assert_msg(fabs((double)x[e] + sum - (double)y[e]) <= (m < 0 ? 0 : 1e-6),
+                          "%s, element %d: %g, not %g", p->name, (int)e, (double)y[e],
+                          (double)x[e] + sum);
+        }
+        free(x);
+        free(y);
+    }
+    ck_assert_int_eq(found, REORDERED);
+    tsr_shard_list_destroy(&a);
+    tsr_shard_list_destroy(&b);
+    merge(at("m"), at("converted.gguf"), (tsr_convert_params){.dtype = TSR_F32});
+    merge(source, at("m.gguf"), (tsr_convert_params){.dtype = TSR_F32, .adapter = adapter});
+    expect_same(at("m.gguf"), at("converted.gguf"));
+    merge(source, at("plain.gguf"), (tsr_convert_params){.dtype = TSR_F32});
+    merge(at("plain.gguf"), at("m.gguf"), (tsr_convert_params){.adapter = adapter});
+    expect_same(at("m.gguf"), at("converted.gguf"));
 }
 END_TEST
 
@@ -552,7 +608,7 @@ TESTS(merge)
     tcase_add_test(tests, gguf_adapters_and_blocks);
     tcase_add_test(tests, adapters_that_do_not_fit);
     tcase_add_test(tests, formats_that_cannot_be_written);
-    tcase_add_test(tests, adapters_of_delta_nets_are_refused);
+    tcase_add_test(tests, adapters_of_weights_in_other_orders);
     tcase_add_test(tests, adapters_of_latent_attention);
     tcase_add_test(tests, memory_runs_out);
 }

@@ -83,7 +83,7 @@ static double layer_numbers(const plan *s, const tsr_model_rank_plan *p, const t
                  q = heads * (double)usual->head_dim, kv = (double)(p->kv_heads * usual->head_dim),
                  out = latent != NULL ? heads * (double)latent->value_dim : q,
                  hidden = (double)p->hidden;
-    const double sizes[] = {direct ? width + q : 0,
+    const double sizes[] = {direct ? width + (usual->output_gate ? 2 * q : q) : 0,
                             latent == NULL ? width + kv : 0,
                             latent == NULL ? width + kv : 0,
                             out + width,

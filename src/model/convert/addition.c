@@ -51,11 +51,6 @@ static tsr_status plan_matrix(tsr__conversion *c, int layer, const tsr__paramete
     if (!module.a)
         return TSR_OK;
     TSR__TRY(tsr__weight_place(&c->target, layer, p->ours, expert, &to, name));
-    if (module.row_order.run > 0 || strncmp(p->ours, "delta_net.", 10) == 0)
-        return tsr__fail(TSR_ERR_UNSUPPORTED,
-                         "convert: tensor %s: adapters of delta nets, and of q in attention with a "
-                         "gate, cannot be merged",
-                         name);
     tsr__converted *t = find_tensor(c, name, from);
     TSR__REQUIRE(t, "convert: the destination has no tensor %s", name);
     TSR__TRY(check_dtype(t));
@@ -75,13 +70,8 @@ static tsr_status plan_matrix(tsr__conversion *c, int layer, const tsr__paramete
     module.scale *= tsr__given_double(c->params->adapter_scale, 1);
     TSR__REQUIRE(fabs(module.scale) < 1e30, "convert: the adapter of %s has scale %g", name,
                  module.scale);
-    *addition = (tsr__addition){.next = t->addition,
-                                .adapter = c->adapter,
-                                .module = module,
-                                .first_row = to.matrix * to.all_rows + to.first_row,
-                                .row_step = to.row_step,
-                                .interleaved_head = to.interleaved_head,
-                                .transposed = to.transposed};
+    *addition =
+        (tsr__addition){.next = t->addition, .adapter = c->adapter, .module = module, .to = to};
     t->addition = addition;
     c->stats.merged++;
     return TSR_OK;
@@ -120,9 +110,37 @@ void tsr__addition_finish(tsr__conversion *c)
 
 /* Values --------------------------------------------------------------------------------------- */
 
+/* Returns which row of its matrix in the destination is row i of ours. */
+static int64_t row_in_destination(const tsr__weight *to, int64_t i)
+{
+    const int64_t head = to->interleaved_head, in = head > 0 ? i % head : 0;
+    if (head > 0)
+        i += in % (head / 2) * 2 + in / (head / 2) - in;
+    return to->first_row + tsr__order_in_file(&to->row_order, i) * to->row_step;
+}
+
+/* Sets `outputs` and `inputs`. */
+static tsr_status find_ours(tsr__addition *m)
+{
+    const tsr__adapter_module *x = &m->module;
+    const int64_t rows = m->to.all_rows;
+    m->outputs = tsr__calloc((size_t)rows, sizeof *m->outputs);
+    m->inputs = tsr__calloc((size_t)x->inputs, sizeof *m->inputs);
+    if (!m->outputs || !m->inputs)
+        return TSR_ERR_NO_MEMORY;
+    for (int64_t i = 0; i < rows; i++)
+        m->outputs[i] = -1;
+    for (int64_t i = 0; i < x->outputs; i++)
+        m->outputs[row_in_destination(&m->to, i)] = i;
+    for (int64_t i = 0; i < x->inputs; i++)
+        m->inputs[tsr__order_in_file(&m->to.column_order, i)] = i;
+    return TSR_OK;
+}
+
 tsr_status tsr__addition_begin(tsr__addition *addition)
 {
     for (tsr__addition *m = addition; m; m = m->next) {
+        TSR__TRY(find_ours(m));
         TSR__TRY(tsr__adapter_file_read(m->adapter, &m->module, &m->a, &m->b));
         if (m->module.m)
             TSR__TRY(tsr__adapter_file_read_magnitudes(m->adapter, &m->module, &m->m));
@@ -136,18 +154,11 @@ void tsr__addition_end(tsr__addition *addition)
         tsr__free(m->a);
         tsr__free(m->b);
         tsr__free(m->m);
+        tsr__free(m->outputs);
+        tsr__free(m->inputs);
         m->a = m->b = m->m = NULL;
+        m->outputs = m->inputs = NULL;
     }
-}
-
-/* Returns which row of ours this row of the destination is. */
-static int64_t our_row(const tsr__addition *m, int64_t row)
-{
-    const int64_t head = m->interleaved_head;
-    if (head == 0)
-        return row;
-    const int64_t in = row % head;
-    return row - in + in % 2 * (head / 2) + in / 2;
 }
 
 /* Adds scale · (row `ours` of B) · A to values[inputs]. */
@@ -158,7 +169,7 @@ static void add_row(const tsr__addition *m, int64_t ours, float *values)
         const float factor = (float)(x->scale * (double)m->b[ours * x->rank + r]);
         const float *a = m->a + r * x->inputs;
         for (int64_t i = 0; i < x->inputs; i++)
-            values[i] += factor * a[i];
+            values[i] += factor * a[m->inputs[i]];
     }
     if (!m->m)
         return;
@@ -170,13 +181,14 @@ static void add_row(const tsr__addition *m, int64_t ours, float *values)
         values[i] = (float)((double)values[i] * factor);
 }
 
-/* Adds scale · B · (column `input` of A) to values[outputs], in the order of add_row. */
+/* Adds scale · B · (column `input` of A) to a row of a transposed matrix, in the order of
+ * add_row. */
 static void add_column(const tsr__addition *m, int64_t input, float *values)
 {
     const tsr__adapter_module *x = &m->module;
-    for (int64_t o = 0; o < x->outputs; o++) {
-        const float *b = m->b + our_row(m, o) * x->rank;
-        for (int64_t r = 0; r < x->rank; r++)
+    for (int64_t o = 0; o < m->to.all_rows; o++) {
+        const float *b = m->b + m->outputs[o] * x->rank;
+        for (int64_t r = 0; m->outputs[o] >= 0 && r < x->rank; r++)
             values[o] += (float)(x->scale * (double)b[r]) * m->a[r * x->inputs + input];
     }
 }
@@ -186,10 +198,10 @@ void tsr__addition_add(const tsr__addition *addition, int64_t first, int64_t row
 {
     for (const tsr__addition *m = addition; m; m = m->next)
         for (int64_t i = 0; i < rows; i++) {
-            const int64_t past = first + i - m->first_row, row = past / m->row_step;
-            if (m->transposed)
-                add_column(m, first + i, values + i * columns + m->first_row);
-            else if (past >= 0 && past % m->row_step == 0 && row < m->module.outputs)
-                add_row(m, our_row(m, row), values + i * columns);
+            const int64_t row = first + i - m->to.matrix * m->to.all_rows;
+            if (m->to.transposed)
+                add_column(m, m->inputs[first + i], values + i * columns);
+            else if (row >= 0 && row < m->to.all_rows && m->outputs[row] >= 0)
+                add_row(m, m->outputs[row], values + i * columns);
         }
 }

@@ -6,17 +6,18 @@
 
 typedef struct tsr__conversion tsr__conversion;
 
-/* What is added to some rows of one of the destination's tensors: scale · B A. With magnitudes
- * (DoRA), each row has its magnitude as its norm afterwards. */
+/* What is added to some rows of one of the destination's tensors, or of a matrix of an expert in
+ * it: scale · B A. With magnitudes (DoRA), each row has its magnitude as its norm afterwards. */
 typedef struct tsr__addition {
     struct tsr__addition *next; /* for other rows of the same tensor */
     tsr__adapter_file *adapter;
     tsr__adapter_module module;
-    /* In the destination, as in tsr__weight; first_row counts from the first matrix. */
-    int64_t first_row, row_step, interleaved_head;
-    bool transposed; /* the destination has the weight as [inputs, outputs] */
-    float *m;        /* magnitudes of our rows; NULL: none */
-    float *a, *b;    /* the values, while the tensor is converted; rows of b are in our order */
+    tsr__weight to; /* the place in the destination */
+    /* While the tensor is converted, with outputs and inputs in our order: A and B, and magnitudes,
+     * if there are some; and which of ours the outputs and inputs of the destination are, −1: of
+     * another weight, [to.all_rows] and [inputs] */
+    float *a, *b, *m;
+    int64_t *outputs, *inputs;
 } tsr__addition;
 
 /* Opens the adapter that the params name, and finds the tensors that it changes. */

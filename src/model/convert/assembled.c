@@ -91,6 +91,7 @@ static tsr_status convert_rows(tsr__tensor_copier *c, const tsr__converted *t,
     TSR__TRY(tsr__need_floats(&c->values, &c->value_count, (uint64_t)(rows * t->columns)));
     for (int64_t i = 0; i < rows; i++)
         TSR__TRY(row_values(c, &origins[first + i], row, c->values + i * t->columns));
+    tsr__addition_add(t->addition, first, rows, t->columns, c->values);
     TSR__TRY(tsr__tensor_encode(c, t, first, rows, each * (uint64_t)rows, &out));
     return tsr__tensor_write_rows(c, t, first, rows, out);
 }
@@ -109,18 +110,21 @@ static tsr_status copy_rows(tsr__tensor_copier *c, const tsr__converted *t, cons
 
 tsr_status tsr__weights_convert(tsr__tensor_copier *c, const tsr__converted *t)
 {
-    bool same = true;
+    bool same = t->addition == NULL;
     for (size_t i = 0; i < t->weights.count; i++)
         same = same && same_row(t, &t->weights.items[i]);
     const int64_t most = PIECE_ELEMENTS / t->columns, step = most < 1 ? 1 : most;
     origin *origins = tsr__calloc((size_t)t->rows, sizeof *origins);
     float *row = tsr__calloc((size_t)t->columns, sizeof *row);
     tsr_status status = origins && row ? find_origins(t, origins) : TSR_ERR_NO_MEMORY;
+    if (status == TSR_OK)
+        status = tsr__addition_begin(t->addition);
     for (int64_t first = 0; status == TSR_OK && first < t->rows; first += step) {
         const int64_t rows = t->rows - first < step ? t->rows - first : step;
         status = same ? copy_rows(c, t, origins, first, rows)
                       : convert_rows(c, t, origins, row, first, rows);
     }
+    tsr__addition_end(t->addition);
     tsr__free(row);
     tsr__free(origins);
     return status;

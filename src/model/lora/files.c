@@ -169,26 +169,6 @@ static tsr_status set_scale(const tsr__adapter_file *a, const char *module, tsr_
     return TSR_OK;
 }
 
-static tsr_status read_rows(tsr__adapter_file *a, const tsr_shard_param *half, int64_t first,
-                            int64_t rows, float **out);
-
-/* Rows of B that belong to the gate of attention, between those of q, must be 0: the gate cannot
- * have an adapter. */
-static tsr_status check_gate(tsr__adapter_file *a, const tsr__adapter_module *m)
-{
-    const tsr__order *order = &m->row_order;
-    float *rows = NULL;
-    tsr_status status = read_rows(a, m->b, 0, m->all_rows, &rows);
-    for (int64_t i = 0; status == TSR_OK && i < m->all_rows * m->rank; i++)
-        if (i / m->rank % order->group_step >= order->run && rows[i] != 0)
-            status = tsr__fail(TSR_ERR_UNSUPPORTED,
-                               "lora: tensor %s changes the gate of attention, row %" PRId64
-                               "; that is not supported",
-                               m->b->name, i / m->rank);
-    tsr__free(rows);
-    return status;
-}
-
 /* Gives the place of a weight in a model's files of the adapter's format. Returns false for a
  * parameter that has no adapter. */
 static bool find_place(const tsr__adapter_file *a, const tsr_model_config *config, int layer,
@@ -220,10 +200,6 @@ tsr_status tsr__adapter_file_find(tsr__adapter_file *a, const tsr_model_config *
     if (!half_a || !half_b)
         return tsr__fail(TSR_ERR_NOT_FOUND, "lora: the file has %s, but not its other half, %s",
                          names[half_a ? 0 : 1], names[half_a ? 1 : 0]);
-    if (a->files.gguf && strncmp(p->ours, "delta_net.", 10) == 0)
-        return tsr__fail(TSR_ERR_UNSUPPORTED,
-                         "lora: tensor %s: GGUF adapters of delta nets are not supported",
-                         names[0]);
     const int dim = place.matrices > 0 ? 1 : 0;
     const int64_t rank = half_a->ndim == dim + 2 ? half_a->shape[dim] : 0;
     TSR__REQUIRE(rank >= 1 && rank <= MAX_RANK,
@@ -240,19 +216,13 @@ tsr_status tsr__adapter_file_find(tsr__adapter_file *a, const tsr_model_config *
                                  .all_rows = place.all_rows,
                                  .interleaved_head = place.interleaved_head,
                                  .row_order = place.row_order,
+                                 .column_order = place.column_order,
                                  .matrices = place.matrices,
                                  .matrix = place.matrix};
     TSR__TRY(find_magnitudes(a, tensor, place.all_rows, &out->m));
-    if (out->m && place.row_order.run > 0)
-        return tsr__fail(TSR_ERR_UNSUPPORTED,
-                         "lora: tensor %s: magnitudes (DoRA) are not supported for rows that "
-                         "alternate with others",
-                         out->m->name);
     char *ending = strrchr(tensor, '.');
     if (ending && strcmp(ending, ".weight") == 0)
         *ending = '\0';
-    if (strncmp(p->ours, "attention.q.", 12) == 0 && place.row_order.run > 0)
-        TSR__TRY(check_gate(a, out));
     return set_scale(a, tensor, out);
 }
 
@@ -300,26 +270,60 @@ static tsr_status read_rows(tsr__adapter_file *a, const tsr_shard_param *half, i
     return status;
 }
 
+/* Returns which row of B's tensor, of one matrix, is row i of ours. */
+static int64_t row_in_file(const tsr__adapter_module *m, int64_t i)
+{
+    const int64_t head = m->interleaved_head, in = head > 0 ? i % head : 0;
+    if (head > 0)
+        return m->first_row + i - in + in % (head / 2) * 2 + in / (head / 2);
+    return m->first_row + tsr__order_in_file(&m->row_order, i);
+}
+
+/* Reads rows of B or of the magnitudes in our order. The caller must free *out, also after an
+ * error. */
+static tsr_status read_outputs(tsr__adapter_file *a, const tsr__adapter_module *m,
+                               const tsr_shard_param *half, float **out)
+{
+    const int64_t columns = half->ndim > 1 ? m->rank : 1;
+    float *rows = NULL;
+    *out = tsr__calloc((size_t)(m->outputs * columns), sizeof **out);
+    tsr_status status = *out ? TSR_OK : TSR_ERR_NO_MEMORY;
+    if (status == TSR_OK)
+        status = read_rows(a, half, m->matrix * m->all_rows, m->all_rows, &rows);
+    for (int64_t i = 0; status == TSR_OK && i < m->outputs; i++)
+        memcpy(*out + i * columns, rows + row_in_file(m, i) * columns,
+               (size_t)columns * sizeof **out);
+    tsr__free(rows);
+    return status;
+}
+
+/* Reads A in our order. The caller must free *out, also after an error. */
+static tsr_status read_inputs(tsr__adapter_file *a, const tsr__adapter_module *m, float **out)
+{
+    float *row = NULL;
+    TSR__TRY(read_rows(a, m->a, m->matrix * m->rank, m->rank, out));
+    if (m->column_order.run == 0)
+        return TSR_OK;
+    row = tsr__calloc((size_t)m->inputs, sizeof *row);
+    if (!row)
+        return TSR_ERR_NO_MEMORY;
+    for (int64_t r = 0; r < m->rank; r++) {
+        float *own = *out + r * m->inputs;
+        memcpy(row, own, (size_t)m->inputs * sizeof *row);
+        for (int64_t i = 0; i < m->inputs; i++)
+            own[i] = row[tsr__order_in_file(&m->column_order, i)];
+    }
+    tsr__free(row);
+    return TSR_OK;
+}
+
 tsr_status tsr__adapter_file_read(tsr__adapter_file *a, const tsr__adapter_module *m, float **out_a,
                                   float **out_b)
 {
-    const int64_t head = m->interleaved_head, half = head / 2;
-    float *rows = NULL;
-    *out_b = NULL;
-    tsr_status status = read_rows(a, m->a, m->matrix * m->rank, m->rank, out_a);
+    *out_a = *out_b = NULL;
+    tsr_status status = read_inputs(a, m, out_a);
     if (status == TSR_OK)
-        status = read_rows(a, m->b, m->matrix * m->all_rows + m->first_row, m->outputs, &rows);
-    if (status == TSR_OK && head > 0) {
-        *out_b = tsr__calloc((size_t)(m->outputs * m->rank), sizeof **out_b);
-        status = *out_b ? TSR_OK : TSR_ERR_NO_MEMORY;
-        for (int64_t i = 0; status == TSR_OK && i < m->outputs; i++) {
-            const int64_t in = i % head, from = i - in + in % half * 2 + in / half;
-            memcpy(*out_b + i * m->rank, rows + from * m->rank, (size_t)m->rank * sizeof **out_b);
-        }
-        tsr__free(rows);
-    } else {
-        *out_b = rows;
-    }
+        status = read_outputs(a, m, m->b, out_b);
     if (status != TSR_OK) {
         tsr__free(*out_a);
         tsr__free(*out_b);
@@ -331,7 +335,7 @@ tsr_status tsr__adapter_file_read(tsr__adapter_file *a, const tsr__adapter_modul
 tsr_status tsr__adapter_file_read_magnitudes(tsr__adapter_file *a, const tsr__adapter_module *m,
                                              float **out)
 {
-    const tsr_status status = read_rows(a, m->m, m->first_row, m->outputs, out);
+    const tsr_status status = read_outputs(a, m, m->m, out);
     if (status != TSR_OK) {
         tsr__free(*out);
         *out = NULL;

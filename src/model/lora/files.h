@@ -30,6 +30,7 @@ typedef struct tsr__adapter_module {
     int64_t rank, inputs, outputs;
     int64_t first_row, all_rows, interleaved_head; /* of B in its tensor, as in tsr__weight */
     tsr__order row_order;                          /* of B, as in tsr__weight */
+    tsr__order column_order;                       /* of A */
     int64_t matrices, matrix; /* the tensors have this many matrices (0: no such dimension) */
     double alpha, scale;
 } tsr__adapter_module;
@@ -47,8 +48,8 @@ tsr_status tsr__adapter_file_check_family(const tsr__adapter_file *adapter,
 tsr_status tsr__adapter_file_check_used(const tsr__adapter_file *adapter,
                                         const tsr_model_config *config) TSR_NODISCARD;
 
-/* Reads A [rank, inputs] and B [outputs, rank], with rows in our order. The caller must free
- * both. tsr__adapter_file_read_magnitudes: reads the magnitudes [outputs]. */
+/* Reads A [rank, inputs] and B [outputs, rank], with inputs and outputs in our order. The caller
+ * must free both. tsr__adapter_file_read_magnitudes: reads the magnitudes [outputs]. */
 tsr_status tsr__adapter_file_read_magnitudes(tsr__adapter_file *adapter,
                                              const tsr__adapter_module *module,
                                              float **out) TSR_NODISCARD;

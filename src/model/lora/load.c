@@ -1,6 +1,7 @@
 /* Reads adapters: PEFT folders and GGUF files. All tensors are checked before anything is attached.
  */
 #include <inttypes.h>
+#include <string.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -54,6 +55,43 @@ static tsr_status find_any(loading *l, int layer, const tsr__parameter *p, bool 
     return TSR_OK;
 }
 
+/* If the weight that was added last has one A with the weight before it in the layers, checks that
+ * the file says so too: a GGUF file can have q, k and v of a delta net in one tensor and z in
+ * another, where folders have one tensor for all. */
+static tsr_status check_same_a(loading *l, const tsr__adapter_module *last)
+{
+    const tsr_lora *lora = l->lora;
+    const tsr__lora_module *m = &lora->modules[lora->module_count - 1];
+    char names[2][TSR__LORA_NAME];
+    tsr__parameter p;
+    tsr__adapter_module before;
+    float *a[2] = {NULL, NULL}, *b[2] = {NULL, NULL};
+    if (lora->module_count < 2 || m->experts > 0)
+        return TSR_OK;
+    for (int i = 0; i < 2; i++)
+        TSR__TRY(tsr__lora_parameter_name(lora->stack, m - i, 'A', names[i]));
+    if (strcmp(names[0], names[1]) != 0 ||
+        !tsr__lora_find_parameter(lora, m[-1].layer, m[-1].target, &p))
+        return TSR_OK;
+    TSR__TRY(tsr__adapter_file_find(&l->file, lora->stack->config, m[-1].layer, &p, 0, &before));
+    if (before.a == last->a)
+        return TSR_OK;
+    tsr_status status = tsr__adapter_file_read(&l->file, last, &a[0], &b[0]);
+    if (status == TSR_OK)
+        status = tsr__adapter_file_read(&l->file, &before, &a[1], &b[1]);
+    if (status == TSR_OK &&
+        (last->rank != before.rank ||
+         memcmp(a[0], a[1], (size_t)(last->rank * last->inputs) * sizeof *a[0]) != 0))
+        status = tsr__fail(TSR_ERR_UNSUPPORTED,
+                           "lora: tensors %s and %s differ, but layers of %s have one A for both",
+                           before.a->name, last->a->name, lora->stack->config->architecture);
+    for (int i = 0; i < 2; i++) {
+        tsr__free(a[i]);
+        tsr__free(b[i]);
+    }
+    return status;
+}
+
 /* Adds a weight of the model as a module if the file has an adapter for it. */
 static tsr_status find_module(loading *l, int layer, int target)
 {
@@ -69,6 +107,7 @@ static tsr_status find_module(loading *l, int layer, int target)
     TSR__TRY(tsr__lora_add_module(lora, layer, target, &p));
     lora->modules[lora->module_count - 1].rank = first.rank;
     lora->modules[lora->module_count - 1].alpha = first.alpha;
+    TSR__TRY(check_same_a(l, &first));
     return p.experts > 0 ? check_experts(l, &p, &first) : TSR_OK;
 }
 
@@ -99,7 +138,8 @@ static tsr_status read_magnitudes(tsr__weight_reader *reader, const tsr__adapter
                                 .rows = m->outputs,
                                 .all_rows = m->all_rows,
                                 .columns = 1,
-                                .row_step = 1};
+                                .row_step = 1,
+                                .row_order = m->row_order};
     const tsr__weight_part part = {.first_row = p->shard_dim == 0 ? p->offset : 0,
                                    .rows = p->shard_dim == 0 ? p->length : m->outputs,
                                    .columns = 1};
@@ -121,7 +161,8 @@ static tsr_status read_half(tsr__weight_reader *reader, const tsr__adapter_modul
                                 .matrices = m->matrices,
                                 .matrix = m->matrix,
                                 .interleaved_head = is_b ? m->interleaved_head : 0,
-                                .row_order = is_b ? m->row_order : (tsr__order){0}};
+                                .row_order = is_b ? m->row_order : (tsr__order){0},
+                                .column_order = is_b ? (tsr__order){0} : m->column_order};
     tsr__weight_part part = {.rows = rows, .columns = columns};
     if (p->shard_dim == first) {
         part.first_row = p->offset;

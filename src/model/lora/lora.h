@@ -15,7 +15,7 @@
 #include "model/weights/weights.h"
 #include "tessera/lora.h"
 
-#define TSR__LORA_TARGETS 19
+#define TSR__LORA_TARGETS 20
 #define TSR__LORA_MAX_ALPHA 1e30 /* scales are f32 */
 
 /* A weight that can have an adapter. */
@@ -69,9 +69,9 @@ tsr_status tsr__lora_add_module(tsr_lora *lora, int layer, int target,
  * tensor it is. */
 typedef struct tsr__lora_place {
     char name[TSR__WEIGHT_NAME];
-    int64_t first_row, all_rows; /* of the tensor, which several of our weights may share */
-    int64_t interleaved_head;    /* as in tsr__weight */
-    tsr__order row_order;        /* the same */
+    int64_t first_row, all_rows;        /* of the tensor, which several of our weights may share */
+    int64_t interleaved_head;           /* as in tsr__weight */
+    tsr__order row_order, column_order; /* the same */
 } tsr__lora_place;
 tsr_status tsr__lora_find_place(const tsr_stack *stack, const tsr__lora_module *module,
                                 int64_t expert, bool gguf, tsr__lora_place *out) TSR_NODISCARD;

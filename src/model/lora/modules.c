@@ -12,6 +12,7 @@
 /* Weights of one layer follow each other (tsr__adapters_attach). */
 const tsr__lora_target_name tsr__lora_targets[TSR__LORA_TARGETS] = {
     {TSR_LORA_Q, "attention.q.weight"},
+    {TSR_LORA_Q, "attention.gate.weight"}, /* rows of one tensor with q */
     {TSR_LORA_K, "attention.k.weight"},
     {TSR_LORA_V, "attention.v.weight"},
     {TSR_LORA_O, "attention.o.weight"},
@@ -73,11 +74,6 @@ tsr_status tsr__lora_add_module(tsr_lora *lora, int layer, int target, const tsr
                          "lora: %s cannot have an adapter, because the model keeps blocks of its "
                          "GGUF file in which heads are in another order; a dtype or a folder helps",
                          name);
-    if (lora->dora && place.row_order.run > 0)
-        return tsr__fail(TSR_ERR_UNSUPPORTED,
-                         "lora: %s: magnitudes (DoRA) are not supported for rows that alternate "
-                         "with others",
-                         name);
     if (place.matrices > 0)
         return tsr__fail(
             TSR_ERR_UNSUPPORTED,
@@ -103,6 +99,7 @@ tsr_status tsr__lora_find_place(const tsr_stack *stack, const tsr__lora_module *
     out->all_rows = place.all_rows;
     out->interleaved_head = place.interleaved_head;
     out->row_order = place.row_order;
+    out->column_order = place.column_order;
     return TSR_OK;
 }
 

@@ -116,6 +116,15 @@ static tsr_status keep_experts(saving *s, const tsr__lora_module *m, char which,
     return TSR_OK;
 }
 
+/* Keeps B, or magnitudes as a matrix of one column, as the rows of a tensor of the file that they
+ * are. */
+static tsr_status keep_outputs(saving *s, const char *name, const tsr__lora_place *place,
+                               const tsr_tensor *matrix)
+{
+    return place->row_order.run > 0 ? keep_runs(s, name, place, matrix)
+                                    : keep_rows(s, name, place->all_rows, place->first_row, matrix);
+}
+
 /* Keeps magnitudes as rows of a vector of the file. */
 static tsr_status keep_magnitudes(saving *s, const char *name, const tsr__lora_place *place,
                                   const tsr_tensor *magnitudes)
@@ -123,7 +132,7 @@ static tsr_status keep_magnitudes(saving *s, const char *name, const tsr__lora_p
     const int64_t shape[2] = {tsr_tensor_layout(magnitudes)->shape[0], 1};
     tsr_tensor *column = NULL;
     TSR__TRY(tsr_tensor_reshape(magnitudes, 2, shape, &column));
-    const tsr_status status = keep_rows(s, name, place->all_rows, place->first_row, column);
+    const tsr_status status = keep_outputs(s, name, place, column);
     tsr_tensor_destroy(&column);
     if (status == TSR_OK)
         s->tensors[s->count - 1].is_vector = true;
@@ -133,7 +142,6 @@ static tsr_status keep_magnitudes(saving *s, const char *name, const tsr__lora_p
 /* Gathers A, B or the magnitudes of a module. */
 static tsr_status save_half(saving *s, const tsr__lora_module *m, char which)
 {
-    const bool is_a = which == 'A';
     char parameter[TSR__LORA_NAME], name[TSR__LORA_NAME];
     tsr__lora_place place;
     tsr_tensor *matrix = NULL;
@@ -146,11 +154,9 @@ static tsr_status save_half(saving *s, const tsr__lora_module *m, char which)
         status = keep_magnitudes(s, name, &place, matrix);
     else if (s->writes && m->experts > 0)
         status = keep_experts(s, m, which, matrix);
-    else if (s->writes && !is_a && place.row_order.run > 0)
-        status = keep_runs(s, name, &place, matrix);
     else if (s->writes)
-        status =
-            keep_rows(s, name, is_a ? m->rank : place.all_rows, is_a ? 0 : place.first_row, matrix);
+        status = which == 'A' ? keep_rows(s, name, m->rank, 0, matrix)
+                              : keep_outputs(s, name, &place, matrix);
     tsr_tensor_destroy(&matrix);
     return status;
 }
@@ -269,15 +275,13 @@ static double alpha_of(const tsr_lora *lora, const tsr__lora_module *m)
     return (double)tsr__lora_scale(lora, m) * (double)m->rank;
 }
 
-/* Puts the rows of a matrix [rows, columns] of q or k, whose heads have `head` rows, into the order
- * of adjacent pairs. */
-static void interleave(const float *from, int64_t rows, int64_t columns, int64_t head, float *to)
+/* Returns which row of a tensor that has a place is row i of our matrix. */
+static int64_t row_in_file(const tsr__lora_place *place, int64_t i)
 {
-    for (int64_t row = 0; row < rows; row++) {
-        const int64_t in = row % head, half = head / 2,
-                      target = row - in + in % half * 2 + in / half;
-        memcpy(to + target * columns, from + row * columns, (size_t)columns * sizeof *to);
-    }
+    const int64_t head = place->interleaved_head, in = head > 0 ? i % head : 0;
+    if (head > 0)
+        return place->first_row + i - in + in % (head / 2) * 2 + in / (head / 2);
+    return place->first_row + tsr__order_in_file(&place->row_order, i);
 }
 
 typedef struct gguf_file {
@@ -286,7 +290,9 @@ typedef struct gguf_file {
     tsr__gguf_writer writer;
     double alpha; /* of the whole file */
     uint8_t *weights;
-    uint64_t at; /* where the next tensor's values start in `weights` */
+    uint64_t at;                  /* where the next tensor's values start in `weights` */
+    char last[2][TSR__LORA_NAME]; /* the last A and the last B, and where their values start */
+    uint64_t last_at[2];
 } gguf_file;
 
 static tsr_status put_keys(gguf_file *f)
@@ -299,91 +305,104 @@ static tsr_status put_keys(gguf_file *f)
     return tsr__gguf_put_f32(&f->writer, "adapter.lora.alpha", (float)f->alpha);
 }
 
-/* Finds a tensor of the PEFT file: that of one expert, or of the only matrix. */
+/* Finds a tensor of the PEFT file: that of one expert, or of the only matrix; and its place. */
 static tsr_status find_source(const gguf_file *f, const tsr__lora_module *m, int64_t expert,
-                              char which, const tsr_shard_param **out)
+                              char which, tsr__lora_place *place, const tsr_shard_param **out)
 {
     char name[TSR__LORA_NAME];
-    tsr__lora_place place;
-    TSR__TRY(tsr__lora_find_place(f->lora->stack, m, expert, false, &place));
-    tsr__lora_file_name(&place, false, which, name);
+    TSR__TRY(tsr__lora_find_place(f->lora->stack, m, expert, false, place));
+    tsr__lora_file_name(place, false, which, name);
     *out = tsr__model_files_find(&f->from, name);
     TSR__REQUIRE(*out, "lora: tensor %s is missing", name);
     return TSR_OK;
 }
 
-/* Copies a tensor's values, in the order and with the factor that the GGUF file needs. */
-static tsr_status copy_values(gguf_file *f, tsr__weight_source *source, const tsr_shard_param *from,
-                              const tsr__lora_module *m, char which, int64_t interleaved_head,
-                              float *out)
+/* Copies the rows of B of a module, with the factor that the GGUF file needs, to the rows of its
+ * tensor. */
+static void copy_outputs(const float *values, const tsr__lora_place *from, double factor,
+                         const tsr__lora_module *m, const tsr__lora_place *to, float *out)
 {
-    const uint64_t count = (uint64_t)(from->shape[0] * from->shape[1]), bytes = count * 4;
-    if (which == 'A' || interleaved_head == 0) {
-        TSR__TRY(tsr__weight_source_read(source, from, 0, bytes, out));
-    } else {
-        float *values = tsr__calloc((size_t)count, sizeof *values);
-        if (!values)
-            return TSR_ERR_NO_MEMORY;
-        const tsr_status status = tsr__weight_source_read(source, from, 0, bytes, values);
-        if (status == TSR_OK)
-            interleave(values, from->shape[0], from->shape[1], interleaved_head, out);
-        tsr__free(values);
-        TSR__TRY(status);
+    for (int64_t i = 0; i < m->outputs; i++) {
+        const float *row = values + row_in_file(from, i) * m->rank;
+        float *own = out + row_in_file(to, i) * m->rank;
+        for (int64_t r = 0; r < m->rank; r++)
+            own[r] = factor == 1 ? row[r] : (float)((double)row[r] * factor);
     }
-    const double factor = alpha_of(f->lora, m) / f->alpha;
-    for (uint64_t i = 0; which == 'B' && factor != 1 && i < count; i++)
-        out[i] = (float)((double)out[i] * factor);
-    return TSR_OK;
 }
 
-/* Adds A or B of a module to the header or, in the second pass, its values at f->at to the weights.
- * Weights that share a tensor follow each other; `last` is the name of the tensor before. */
-static tsr_status add_tensor(gguf_file *f, tsr__weight_source *source, const tsr__lora_module *m,
-                             char which, char last[TSR__LORA_NAME])
+/* Copies A of a module, of which both files may have the columns in another order. */
+static void copy_inputs(const float *values, const tsr__lora_place *from, const tsr__lora_module *m,
+                        const tsr__lora_place *to, float *out)
 {
-    const int64_t matrices = m->experts > 0 ? m->experts : 1;
+    for (int64_t r = 0; r < m->rank; r++)
+        for (int64_t i = 0; i < m->inputs; i++)
+            out[r * m->inputs + tsr__order_in_file(&to->column_order, i)] =
+                values[r * m->inputs + tsr__order_in_file(&from->column_order, i)];
+}
+
+/* Copies A or B of one expert, or of the only matrix, to its tensor in the GGUF file. */
+static tsr_status copy_values(const gguf_file *f, tsr__weight_source *source,
+                              const tsr__lora_module *m, int64_t expert, char which,
+                              const tsr__lora_place *to, float *out)
+{
     const tsr_shard_param *from;
+    tsr__lora_place place;
+    TSR__TRY(find_source(f, m, expert, which, &place, &from));
+    const uint64_t count = (uint64_t)(from->shape[0] * from->shape[1]);
+    float *values = tsr__calloc((size_t)count, sizeof *values);
+    if (!values)
+        return TSR_ERR_NO_MEMORY;
+    const tsr_status status = tsr__weight_source_read(source, from, 0, count * 4, values);
+    if (status == TSR_OK && which == 'A')
+        copy_inputs(values, &place, m, to, out);
+    else if (status == TSR_OK)
+        copy_outputs(values, &place, alpha_of(f->lora, m) / f->alpha, m, to, out);
+    tsr__free(values);
+    return status;
+}
+
+/* Adds A or B of a module to the header or, in the second pass, its values to the weights. Weights
+ * that share a tensor follow each other. */
+static tsr_status add_tensor(gguf_file *f, tsr__weight_source *source, const tsr__lora_module *m,
+                             int half)
+{
+    const char which = half == 0 ? 'A' : 'B';
+    const int64_t matrices = m->experts > 0 ? m->experts : 1;
     char name[TSR__LORA_NAME];
     tsr__lora_place place;
-    uint64_t offset = 0, size = 0;
+    uint64_t offset = 0, bytes = 0;
     TSR__TRY(tsr__lora_find_place(f->lora->stack, m, 0, true, &place));
     tsr__lora_file_name(&place, true, which, name);
-    if (strncmp(tsr__lora_targets[m->target].ours, "delta_net.", 10) == 0)
-        return tsr__fail(TSR_ERR_UNSUPPORTED,
-                         "lora: tensor %s: GGUF adapters of delta nets are not supported", name);
-    if (strcmp(name, last) == 0)
-        return TSR_OK;
-    strcpy(last, name);
-    TSR__TRY(find_source(f, m, 0, which, &from));
+    const int64_t rows = half == 0 ? m->rank : place.all_rows,
+                  columns = half == 0 ? m->inputs : m->rank;
+    const uint64_t size = (uint64_t)(rows * columns) * sizeof(float);
+    const bool is_new = strcmp(name, f->last[half]) != 0;
+    if (is_new) {
+        strcpy(f->last[half], name);
+        f->last_at[half] = f->at;
+        f->at += tsr__align_up_u64((uint64_t)matrices * size, TSR__GGUF_ALIGNMENT);
+    }
     if (!f->weights) {
-        tsr_shard_param to = *from;
-        to.name = name;
-        if (m->experts > 0) {
-            to.ndim = 3;
-            to.shape[2] = from->shape[1];
-            to.shape[1] = from->shape[0];
-            to.shape[0] = matrices;
-        }
-        return tsr__gguf_put_tensor(&f->writer, &to, &offset, &size);
+        tsr_shard_param to = {.struct_size = sizeof to, .name = name, .dtype = "F32", .ndim = 2};
+        if (m->experts > 0)
+            to.shape[to.ndim++ - 2] = matrices;
+        to.shape[to.ndim - 2] = rows;
+        to.shape[to.ndim - 1] = columns;
+        return is_new ? tsr__gguf_put_tensor(&f->writer, &to, &offset, &bytes) : TSR_OK;
     }
-    size = (uint64_t)(from->shape[0] * from->shape[1]) * sizeof(float);
-    for (int64_t e = 0; e < matrices; e++) {
-        TSR__TRY(find_source(f, m, e, which, &from));
-        TSR__TRY(copy_values(f, source, from, m, which, place.interleaved_head,
-                             (float *)(f->weights + f->at + (uint64_t)e * size)));
-    }
-    f->at += tsr__align_up_u64((uint64_t)matrices * size, TSR__GGUF_ALIGNMENT);
+    for (int64_t e = 0; e < matrices; e++)
+        TSR__TRY(copy_values(f, source, m, e, which, &place,
+                             (float *)(f->weights + f->last_at[half] + (uint64_t)e * size)));
     return TSR_OK;
 }
 
 static tsr_status add_tensors(gguf_file *f, tsr__weight_source *source)
 {
-    char last[2][TSR__LORA_NAME] = {"", ""};
     f->at = 0;
+    f->last[0][0] = f->last[1][0] = '\0';
     for (size_t i = 0; i < f->lora->module_count; i++)
         for (int half = 0; half < 2; half++)
-            TSR__TRY(
-                add_tensor(f, source, &f->lora->modules[i], half == 0 ? 'A' : 'B', last[half]));
+            TSR__TRY(add_tensor(f, source, &f->lora->modules[i], half));
     return TSR_OK;
 }
 
