@@ -83,18 +83,21 @@ tsr_status tsr__adapter_fill_magnitudes(tsr__adapter *adapter)
     return status;
 }
 
-/* Returns the adapter with magnitudes that a pass applies, or NULL. */
-static tsr_status find_adapter(const tsr__linear *linear, tsr__adapter **out)
+/* Finds out whether the adapters that a pass applies have magnitudes. They are then of one set, for
+ * different blocks of the layer. */
+static tsr_status find_magnitudes(const tsr__linear *linear, bool *found)
 {
-    int active = 0;
-    *out = NULL;
-    for (tsr__adapter *a = linear->base.adapters; a; a = a->next) {
+    const tsr__adapter *first = NULL;
+    bool mixed = false;
+    *found = false;
+    for (const tsr__adapter *a = linear->base.adapters; a; a = a->next) {
         if (!tsr__adapter_is_active(a))
             continue;
-        active++;
-        *out = a->has_magnitudes ? a : *out;
+        first = first ? first : a;
+        *found = *found || a->has_magnitudes;
+        mixed = mixed || a->version != first->version || a->choice->mode == TSR__ADAPTERS_BY_ROW;
     }
-    TSR__REQUIRE(!*out || (active == 1 && (*out)->choice->mode != TSR__ADAPTERS_BY_ROW),
+    TSR__REQUIRE(!*found || !mixed,
                  "%s: an adapter with magnitudes (DoRA) cannot be used together with others",
                  linear->base.who);
     return TSR_OK;
@@ -116,13 +119,10 @@ static tsr_status bias_of(const tsr__adapter *adapter, tsr__temps *temps, int pa
                             : TSR_OK;
 }
 
-tsr_status tsr__adapter_norms_forward(const tsr__linear *linear, tsr__temps *temps, tsr_tensor *y2)
+/* y2 = g · y2 + (1 − g) · bias, of the features of one adapter. */
+static tsr_status multiply(tsr__adapter *adapter, tsr__temps *temps, tsr_tensor *y2)
 {
-    tsr_stream *stream = linear->base.stream;
-    tsr__adapter *adapter;
-    TSR__TRY(find_adapter(linear, &adapter));
-    if (!adapter)
-        return TSR_OK;
+    tsr_stream *stream = adapter->base.stream;
     TSR__TRY(need_norms(adapter, temps));
     for (int i = 0; i < adapter->count; i++) {
         tsr_tensor *y, *factor, *bias, *rest;
@@ -141,12 +141,21 @@ tsr_status tsr__adapter_norms_forward(const tsr__linear *linear, tsr__temps *tem
     return TSR_OK;
 }
 
+tsr_status tsr__adapter_norms_forward(const tsr__linear *linear, tsr__temps *temps, tsr_tensor *y2)
+{
+    bool found;
+    TSR__TRY(find_magnitudes(linear, &found));
+    for (tsr__adapter *a = linear->base.adapters; found && a; a = a->next)
+        if (tsr__adapter_is_active(a))
+            TSR__TRY(multiply(a, temps, y2));
+    return TSR_OK;
+}
+
 /* grad of m += Σ dy · (x Wᵀ + scale · (x Aᵀ) Bᵀ) / norm, over the rows of x. */
 static tsr_status add_grad(tsr__adapter *adapter, tsr__temps *temps, int part, const tsr_tensor *dy,
-                           const tsr_tensor *x2, const tsr__adapter_terms *terms)
+                           const tsr_tensor *x2, const tsr__adapter_term *term)
 {
     tsr_stream *stream = adapter->base.stream;
-    const tsr__adapter_term *term = &terms->term[part];
     tsr_tensor *z, *weight, *sum, *norm, *grad, *rows;
     bool adds;
     TSR__TRY(tsr__temp_new(temps, TSR_F32, 2, tsr_tensor_layout(dy)->shape, &z));
@@ -171,16 +180,19 @@ static tsr_status add_grad(tsr__adapter *adapter, tsr__temps *temps, int part, c
     return TSR_OK;
 }
 
-static tsr_status add_grads(tsr__adapter *adapter, tsr__temps *temps, const tsr_tensor *dy2,
+static tsr_status add_grads(const tsr__linear *linear, tsr__temps *temps, const tsr_tensor *dy2,
                             const tsr_tensor *x2)
 {
     tsr__adapter_terms terms;
-    tsr_status status = tsr__adapter_terms_find(tsr__adapter_linear(adapter), temps, x2, &terms);
-    for (int i = 0; status == TSR_OK && i < adapter->count; i++) {
-        tsr_tensor *dy;
-        status = tsr__adapter_columns_of(adapter, temps, i, dy2, &dy);
-        if (status == TSR_OK)
-            status = add_grad(adapter, temps, i, dy, x2, &terms);
+    int term = 0;
+    tsr_status status = tsr__adapter_terms_find(linear, temps, x2, &terms);
+    for (tsr__adapter *a = linear->base.adapters; status == TSR_OK && a; a = a->next) {
+        for (int i = 0; status == TSR_OK && tsr__adapter_is_active(a) && i < a->count; i++) {
+            tsr_tensor *dy;
+            status = tsr__adapter_columns_of(a, temps, i, dy2, &dy);
+            if (status == TSR_OK)
+                status = add_grad(a, temps, i, dy, x2, &terms.term[term++]);
+        }
     }
     tsr__free(terms.term);
     return status;
@@ -191,24 +203,27 @@ tsr_status tsr__adapter_norms_backward(const tsr__linear *linear, tsr__temps *te
 {
     const tsr_layout *layout = tsr_tensor_layout(*dy2);
     tsr_stream *stream = linear->base.stream;
-    tsr__adapter *adapter;
+    bool found, trains = false;
     tsr_tensor *scaled, *dy, *factor;
-    TSR__TRY(find_adapter(linear, &adapter));
-    if (!adapter)
+    TSR__TRY(find_magnitudes(linear, &found));
+    if (!found)
         return TSR_OK;
     TSR__REQUIRE(linear->base.frozen,
                  "%s: it has an adapter with magnitudes (DoRA), and must be "
                  "frozen",
                  linear->base.who);
-    if (!adapter->base.frozen)
-        TSR__TRY(add_grads(adapter, temps, *dy2, x2));
+    for (const tsr__adapter *a = linear->base.adapters; a; a = a->next)
+        trains = trains || (tsr__adapter_is_active(a) && !a->base.frozen);
+    if (trains)
+        TSR__TRY(add_grads(linear, temps, *dy2, x2));
     TSR__TRY(tsr__temp_new(temps, layout->dtype, 2, layout->shape, &scaled));
     TSR__TRY(tsr_copy(stream, scaled, *dy2));
-    for (int i = 0; i < adapter->count; i++) {
-        TSR__TRY(tsr__adapter_columns_of(adapter, temps, i, scaled, &dy));
-        TSR__TRY(factor_of(adapter, temps, i, &factor));
-        TSR__TRY(tsr_binary(stream, dy, dy, factor, TSR_BINARY_MUL));
-    }
+    for (tsr__adapter *a = linear->base.adapters; a; a = a->next)
+        for (int i = 0; tsr__adapter_is_active(a) && i < a->count; i++) {
+            TSR__TRY(tsr__adapter_columns_of(a, temps, i, scaled, &dy));
+            TSR__TRY(factor_of(a, temps, i, &factor));
+            TSR__TRY(tsr_binary(stream, dy, dy, factor, TSR_BINARY_MUL));
+        }
     *dy2 = scaled;
     return TSR_OK;
 }
