@@ -206,7 +206,7 @@ static void add_model(json_t *document, const bench_model_report *report)
     cli_json_add(model, "layers", json_integer(c->layers));
     cli_json_add(model, "width", json_integer(c->width));
     const tsr_model_layer *layer = c->kinds[0]; /* the first kind with attention */
-    for (int i = 1; i < c->kind_count && layer->delta_net != NULL; i++)
+    for (int i = 1; i < c->kind_count && layer->heads == 0; i++)
         layer = c->kinds[i];
     cli_json_add(model, "heads", json_integer(layer->heads));
     cli_json_add(model, "kv_heads", json_integer(layer->kv_heads));

@@ -133,7 +133,7 @@ static void take_little(tsr_model_layer *c, tsr_model_experts *e, int64_t block)
     int64_t heads = 1;
     while (heads < c->heads && heads * c->head_dim % block != 0)
         heads++;
-    if (!c->delta_net) {
+    if (c->heads > 0) {
         c->heads = heads;
         c->kv_heads = 1;
     }
@@ -215,6 +215,8 @@ static double block_elements(const tsr_model_config *c, bool all)
     const double heads = (layer->output_gate ? 3 : 2) * (double)layer->heads,
                  mixer = net ? (double)(2 * net->key_heads * net->key_dim +
                                         net->heads * (3 * net->value_dim + 2))
+                         : layer->conv_taps > 0
+                             ? 4 * (double)c->width
                              : (heads + 2 * (double)layer->kv_heads) * (double)layer->head_dim;
     return (double)c->width * (mixer + mlp);
 }

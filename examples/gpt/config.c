@@ -63,7 +63,7 @@ append(char *text, size_t size, const char *format, ...)
 const tsr_model_layer *gpt_config_layer(const gpt_config *c)
 {
     for (int i = 0; i < c->model.kind_count; i++)
-        if (!c->model.kinds[i]->delta_net)
+        if (c->model.kinds[i]->heads > 0)
             return c->model.kinds[i];
     return c->model.kinds[0];
 }
@@ -80,6 +80,9 @@ static void describe_llama(const gpt_config *c, size_t size, char *text)
                    "%lld inside",
                    i, (long long)net->key_heads, (long long)net->heads, (long long)net->key_dim,
                    (long long)net->value_dim, net->taps, (long long)l->hidden);
+        else if (l->conv_taps > 0)
+            append(text, size, "; kind %d: short convolution of %d taps, %lld inside", i,
+                   l->conv_taps, (long long)l->hidden);
         else if (i > 0)
             append(text, size, "; kind %d: %lld heads, %lld key/value heads, %lld inside", i,
                    (long long)l->heads, (long long)l->kv_heads, (long long)l->hidden);
@@ -89,7 +92,7 @@ static void describe_llama(const gpt_config *c, size_t size, char *text)
             append(text, size, ", scaling %d by %g", (int)l->rope->scaling, l->rope->factor);
         if (l->rope && l->rope->rotary_dim != l->head_dim)
             append(text, size, ", %lld rotated", (long long)l->rope->rotary_dim);
-        if (!net && l->head_dim * l->heads != c->model.width)
+        if (l->heads > 0 && l->head_dim * l->heads != c->model.width)
             append(text, size, ", %lld per head", (long long)l->head_dim);
         if (l->window)
             append(text, size, ", a window of %lld", (long long)l->window);
@@ -357,7 +360,7 @@ static bool read_model(const char *path, gpt_config *config, char *error, size_t
     }
     const tsr_model_config *model = tsr_model_file_config(file);
     const bool good = model->context <= MAX_SIZE;
-    if (good && (model->kind_count > 1 || model->kinds[0]->delta_net)) {
+    if (good && (model->kind_count > 1 || model->kinds[0]->heads == 0)) {
         /* its layers are described in the file */
         *config = (gpt_config){.model = *model, .block = (int)model->context, .file = file};
         config->layer = *gpt_config_layer(config);

@@ -30,7 +30,7 @@ static tsr_status measure_layer(const gpt_model *m, int index, cache_sizes *out)
     TRY(tsr_self_attention_get_heads(tsr_stack_block(m->stack, index), &heads));
     /* also on a rank that has no heads of them, whose states have 0 floats */
     out->has_states =
-        out->has_states || c->kinds[c->layer_kinds ? c->layer_kinds[index] : 0]->delta_net;
+        out->has_states || c->kinds[c->layer_kinds ? c->layer_kinds[index] : 0]->heads == 0;
     out->kv_heads[index] = heads.kv_count;
     out->head_dims[index] = heads.head_dim;
     out->conv_floats[index] = heads.conv_floats;

@@ -40,7 +40,8 @@ extern "C" {
 #endif
 
 /* The weights that have an adapter; a set of them is their sum. Q, K, V and O are those of
- * attention and of delta nets; GATE is that of MLPs, and z of delta nets. */
+ * attention and of delta nets, and b, c, x and o of short convolutions; GATE is that of MLPs, and z
+ * of delta nets. */
 typedef enum tsr_lora_target {
     TSR_LORA_Q = 1,
     TSR_LORA_K = 2,

@@ -119,6 +119,9 @@ typedef struct tsr_model_layer {
      * `window`, heads and head_dim that has its own. Both must be in one stage. */
     bool shared_keys;
     bool output_scale; /* as in tsr_block_params */
+    /* A short convolution of so many taps in place of attention (transformer.h). All fields that
+     * describe attention are then 0. 0: none. */
+    int conv_taps;
 } tsr_model_layer;
 
 /* The properties of a model that its files describe. */

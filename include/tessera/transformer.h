@@ -137,8 +137,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_self_attention_create(const tsr_self_attent
                                                            tsr_layer **out);
 
 /* Which heads this rank has: its query heads are first … first + count − 1, and the kv heads that
- * they read are kv_first … kv_first + kv_count − 1. For tsr_kv_cache_params, a delta net has no kv
- * heads, a head_dim of 1, and the floats of a sequence's state. */
+ * they read are kv_first … kv_first + kv_count − 1. For tsr_kv_cache_params, a delta net or a short
+ * convolution has no kv heads, a head_dim of 1, and the floats of a sequence's state. */
 typedef struct tsr_heads {
     size_t struct_size;
     int64_t first, count, kv_first, kv_count, head_dim;
@@ -146,9 +146,10 @@ typedef struct tsr_heads {
     bool values_in_keys;               /* as in tsr_kv_cache_params: latent attention */
     int64_t conv_floats, state_floats; /* 0: the layer has keys and values */
 } tsr_heads;
-/* Gets the heads of a self-attention layer, a layer of latent attention, a delta net or a block.
- * The kv heads are those that a cache has: with latent attention a single one, the latents, on each
- * rank that has heads. Errors: TSR_ERR_INVALID for another kind of layer. */
+/* Gets the heads of a self-attention layer, a layer of latent attention, a delta net, a short
+ * convolution or a block. The kv heads are those that a cache has: with latent attention a single
+ * one, the latents, on each rank that has heads. Errors: TSR_ERR_INVALID for another kind of layer.
+ */
 TSR_API TSR_NODISCARD tsr_status tsr_self_attention_get_heads(const tsr_layer *layer,
                                                               tsr_heads *out);
 
@@ -213,6 +214,41 @@ typedef struct tsr_delta_net_params {
 TSR_API TSR_NODISCARD tsr_status tsr_delta_net_create(const tsr_delta_net_params *params,
                                                       tsr_layer **out);
 
+/* Short convolutions ----------------------------------------------------------------------------
+ *
+ *    b, c, x' = x · Wᵀ for the weight W of each, "b", "c" and "x", of `size` features
+ *    y = (c · tsr_causal_conv(b · x')) · oᵀ, products element by element inside
+ *
+ * x and y are [.., tokens, size]. As in LFM2. `partition` divides the features; a rank may have
+ * none. A forward pass needs one all-reduce, and so does a backward pass. A cache has the last
+ * taps − 1 inputs of the convolution, in place of keys and values. Parameters come in this order:
+ * "conv.weight" [size, taps], which is f32 whatever `dtype` is, "b.weight", "c.weight", "x.weight"
+ * and "o.weight" [size, size]. Unless `init` is TSR_INIT_NONE, the weights of the convolution are
+ * uniform in ±1/√taps. */
+
+/* Fields that tsr_linear_params has as well, and that have no comment here, are as there. */
+typedef struct tsr_short_conv_params {
+    size_t struct_size;
+    tsr_group *group;
+    const char *name;
+    int64_t size;                          /* the size of the last dimension of x and y */
+    int taps;                              /* 2 to TSR_MAX_CAUSAL_CONV_TAPS (recurrent.h); 0: 3 */
+    const tsr_partition_params *partition; /* how the features are divided */
+    tsr_dtype dtype;
+    const tsr_init_params *init;
+    /* The initial values of "o"; NULL, or of the kind DEFAULT: `init`. */
+    const tsr_init_params *output_init;
+    tsr_dtype grad_dtype;
+    bool reduce_f32;
+    int overlap_parts;
+    bool deferred;
+} tsr_short_conv_params;
+#define tsr_short_conv_params(...)                                                                 \
+    (&(tsr_short_conv_params){.struct_size = sizeof(tsr_short_conv_params), __VA_ARGS__})
+
+TSR_API TSR_NODISCARD tsr_status tsr_short_conv_create(const tsr_short_conv_params *params,
+                                                       tsr_layer **out);
+
 /* Latent attention ------------------------------------------------------------------------------
  *
  *    q = norm(x · q_aᵀ) · q_bᵀ, or x · qᵀ, divided into heads of nope_dim + rope_dim features
@@ -274,8 +310,8 @@ tsr_latent_attention_create(const tsr_latent_attention_params *params, tsr_layer
  *
  * `norms` says which of the normalisations there are. Parameters are named "norm1.weight",
  * "attention.q.weight", "post_norm1.weight", "norm2.weight", "mlp.up.weight", "post_norm2.weight"
- * and so on, and come in this order. Those of a delta net, which may take the place of attention,
- * are named "delta_net.q.weight" and so on.
+ * and so on, and come in this order. Those of a delta net or a short convolution, which may take
+ * the place of attention, are named "delta_net.q.weight", "short_conv.b.weight" and so on.
  *
  * With `experts` beside `mlp`, mlp(norm2(z)) becomes mlp_norm(mlp(norm2(z))) +
  * experts_norm(experts(z)): the experts read z itself, which they may normalise (moe.h). With
@@ -323,6 +359,9 @@ typedef struct tsr_block_params {
     const tsr_latent_attention_params *latent_attention;
     int64_t layer_input; /* features of a token's input of this layer alone; 0: none */
     bool output_scale;   /* the block has "end.scale", of one element */
+    /* A short convolution in place of attention; `attention` must then be NULL. The block sets the
+     * same fields of it. Not with `sequence`. */
+    const tsr_short_conv_params *short_conv;
 } tsr_block_params;
 #define tsr_block_params(...)                                                                      \
     (&(tsr_block_params){.struct_size = sizeof(tsr_block_params), __VA_ARGS__})
@@ -350,14 +389,15 @@ TSR_API TSR_NODISCARD tsr_status tsr_block_set_dropout(tsr_layer *block, float p
 
 /* Generation --------------------------------------------------------------------------------- */
 
-/* Computes y = layer(x) for a self-attention layer, a layer of latent attention, a delta net or a
- * block. Each token also sees the tokens that its sequence has in the cache. tsr_kv_cache_begin
- * must have been called with the sequences and their numbers of tokens. x is [count, largest number
- * of tokens, size]; of sequence i only the first tokens[i] rows are used. Their keys and values are
- * appended to layer `cache_layer` of the cache; a delta net changes its states there. The positions
- * of the tokens follow those that are in the cache. There is no dropout, and no backward pass.
- * Errors: TSR_ERR_INVALID for another kind of layer, a cache for which tsr_kv_cache_begin was not
- * called, and other shapes, and those of tsr_layer_forward. */
+/* Computes y = layer(x) for a self-attention layer, a layer of latent attention, a delta net, a
+ * short convolution or a block. Each token also sees the tokens that its sequence has in the cache.
+ * tsr_kv_cache_begin must have been called with the sequences and their numbers of tokens. x is
+ * [count, largest number of tokens, size]; of sequence i only the first tokens[i] rows are used.
+ * Their keys and values are appended to layer `cache_layer` of the cache; a delta net or a short
+ * convolution changes its states there. The positions of the tokens follow those that are in the
+ * cache. There is no dropout, and no backward pass. Errors: TSR_ERR_INVALID for another kind of
+ * layer, a cache for which tsr_kv_cache_begin was not called, and other shapes, and those of
+ * tsr_layer_forward. */
 TSR_API TSR_NODISCARD tsr_status tsr_layer_forward_cached(tsr_layer *layer, const tsr_tensor *x,
                                                           tsr_kv_cache *cache, int cache_layer,
                                                           tsr_tensor **y);

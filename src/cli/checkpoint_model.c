@@ -38,7 +38,7 @@ static const char *format_shape(const tsr_shard_param *tensor, char text[TSR__SH
 static const tsr_model_layer *usual_layer(const tsr_model_config *c)
 {
     for (int i = 0; i < c->layers; i++)
-        if (c->kinds[c->layer_kinds[i]]->delta_net == NULL)
+        if (c->kinds[c->layer_kinds[i]]->heads > 0)
             return c->kinds[c->layer_kinds[i]];
     return c->kinds[0];
 }

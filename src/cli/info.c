@@ -130,6 +130,12 @@ static void print_layers(const tsr_model_config *c)
                  count, net->key_heads, net->key_dim, net->heads, net->value_dim, layer->hidden);
             continue;
         }
+        if (layer->conv_taps > 0) {
+            line(kind == 0 ? "layers" : "",
+                 "%d with a short convolution of %d taps, %" PRId64 " hidden features", count,
+                 layer->conv_taps, layer->experts ? layer->experts->hidden : layer->hidden);
+            continue;
+        }
         const tsr_model_latent *latent = layer->latent;
         if (latent) {
             line(kind == 0 ? "layers" : "",

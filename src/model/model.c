@@ -99,7 +99,7 @@ static tsr_status open_weights(tsr_model *m, const tsr_model_file *file,
     TSR__TRY(create_layers(m, weights));
     TSR__TRY(tsr__model_allocate(m, weights));
     for (int i = 0; i < m->layer_count && m->stats.heads == 0; i++) {
-        if (tsr__config_layer(m->config, m->first_layer + i)->delta_net)
+        if (tsr__layer_has_state(tsr__config_layer(m->config, m->first_layer + i)))
             continue;
         TSR__TRY(tsr_self_attention_get_heads(m->stack->blocks[i], &heads));
         m->stats.heads = heads.count;

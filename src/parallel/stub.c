@@ -73,6 +73,7 @@ TSR__ABSENT(tsr_latent_attention_create, const tsr_latent_attention_params *para
             tsr_layer **out)
 TSR__ABSENT(tsr_self_attention_create, const tsr_self_attention_params *params, tsr_layer **out)
 TSR__ABSENT(tsr_delta_net_create, const tsr_delta_net_params *params, tsr_layer **out)
+TSR__ABSENT(tsr_short_conv_create, const tsr_short_conv_params *params, tsr_layer **out)
 TSR__ABSENT(tsr_self_attention_get_heads, const tsr_layer *layer, tsr_heads *out)
 TSR__ABSENT(tsr_layer_forward_cached, tsr_layer *layer, const tsr_tensor *x, tsr_kv_cache *cache,
             int cache_layer, tsr_tensor **y)

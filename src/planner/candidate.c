@@ -16,7 +16,7 @@
 static const tsr_model_layer *layer_of(const tsr_model_config *m, const tsr_model_rank_plan *rank)
 {
     for (int i = rank->first_layer; m->layer_kinds && i < rank->first_layer + rank->layers; i++)
-        if (!m->kinds[m->layer_kinds[i]]->delta_net)
+        if (m->kinds[m->layer_kinds[i]]->heads > 0)
             return m->kinds[m->layer_kinds[i]];
     return m->kinds[m->layer_kinds ? m->layer_kinds[rank->first_layer] : 0];
 }
@@ -57,10 +57,10 @@ static double activation_bytes(const tsr_model_config *m, const tsr_model_rank_p
 static double attention_flops(const tsr__grid_search *s, const tsr_model_rank_plan *rank)
 {
     const tsr_model_config *m = s->config;
-    int deltas = 0;
+    int with_attention = 0;
     for (int i = 0; i < m->layers; i++)
-        deltas += m->kinds[m->layer_kinds ? m->layer_kinds[i] : 0]->delta_net != NULL;
-    const double part = 1 - (double)deltas / (double)m->layers,
+        with_attention += m->kinds[m->layer_kinds ? m->layer_kinds[i] : 0]->heads > 0;
+    const double part = (double)with_attention / (double)m->layers,
                  states =
                      (double)rank->used_state_bytes / sizeof(float) / (double)s->work.sequences;
     return part * 4 * (s->work.context / 2) * (double)rank->heads *

@@ -13,18 +13,22 @@ typedef struct pool {
     int ranks[TSR_CLUSTER_MAX_RANKS];
 } pool;
 
-/* Returns the number of heads of a kind of layer, of a delta net the number of key heads. */
-static int64_t heads_of(const tsr_model_layer *layer)
+/* Returns into how many parts a kind of layer can be divided: the number of heads, of a delta net
+ * of key heads, and of a short convolution of features. */
+static int64_t heads_of(const tsr_model_config *c, int kind)
 {
-    return layer->delta_net ? layer->delta_net->key_heads : layer->heads;
+    const tsr_model_layer *layer = c->kinds[kind];
+    return layer->delta_net       ? layer->delta_net->key_heads
+           : layer->conv_taps > 0 ? c->width
+                                  : layer->heads;
 }
 
 /* Returns the number of heads of the layer that has the fewest. */
 static int64_t fewest_heads(const tsr_model_config *c)
 {
-    int64_t fewest = heads_of(c->kinds[0]);
+    int64_t fewest = heads_of(c, 0);
     for (int i = 1; i < c->kind_count; i++)
-        fewest = heads_of(c->kinds[i]) < fewest ? heads_of(c->kinds[i]) : fewest;
+        fewest = heads_of(c, i) < fewest ? heads_of(c, i) : fewest;
     return fewest;
 }
 

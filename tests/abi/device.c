@@ -193,6 +193,7 @@ static void layers(void)
            (long long)heads.value.kv_count);
     tsr_layer_destroy(&attention);
     REFUSED_ALONE(tsr_delta_net_params, tsr_delta_net_create(&given, &refused));
+    REFUSED_ALONE(tsr_short_conv_params, tsr_short_conv_create(&given, &refused));
     tsr_latent_attention_params latent = TSR_INIT(tsr_latent_attention_params);
     latent.group = group;
     latent.size = 8;

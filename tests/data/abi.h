@@ -1477,6 +1477,25 @@ typedef struct tsr_delta_net_params {
 } tsr_delta_net_params;
 TSR_API tsr_status tsr_delta_net_create(const tsr_delta_net_params *params,
                                                       tsr_layer **out);
+typedef struct tsr_short_conv_params {
+    size_t struct_size;
+    tsr_group *group;
+    const char *name;
+    int64_t size;
+    int taps;
+    const tsr_partition_params *partition;
+    tsr_dtype dtype;
+    const tsr_init_params *init;
+    const tsr_init_params *output_init;
+    tsr_dtype grad_dtype;
+   _Bool 
+        reduce_f32;
+    int overlap_parts;
+   _Bool 
+        deferred;
+} tsr_short_conv_params;
+TSR_API tsr_status tsr_short_conv_create(const tsr_short_conv_params *params,
+                                                       tsr_layer **out);
 typedef struct tsr_latent_attention_params {
     size_t struct_size;
     tsr_group *group;
@@ -1532,6 +1551,7 @@ typedef struct tsr_block_params {
     int64_t layer_input;
    _Bool 
         output_scale;
+    const tsr_short_conv_params *short_conv;
 } tsr_block_params;
 TSR_API tsr_status tsr_block_create(const tsr_block_params *params, tsr_layer **out);
 TSR_API tsr_status tsr_block_set_dropout(tsr_layer *block, float p,
@@ -1608,6 +1628,7 @@ typedef struct tsr_model_layer {
         shared_keys;
    _Bool 
         output_scale;
+    int conv_taps;
 } tsr_model_layer;
 typedef struct tsr_model_config {
     size_t struct_size;

@@ -56,6 +56,12 @@ static inline void fuzz_check_delta_net(const tsr_model_layer *l)
     FUZZ_CHECK(net->taps >= 2 && net->taps <= TSR_MAX_CAUSAL_CONV_TAPS);
 }
 
+static inline void fuzz_check_short_conv(const tsr_model_layer *l)
+{
+    FUZZ_CHECK(l->heads == 0 && l->kv_heads == 0 && l->head_dim == 0 && !l->rope && !l->latent);
+    FUZZ_CHECK(l->conv_taps >= 2 && l->conv_taps <= TSR_MAX_CAUSAL_CONV_TAPS);
+}
+
 static inline void fuzz_check_layer(const tsr_model_layer *l)
 {
     FUZZ_CHECK(l->hidden >= (l->experts ? 0 : 1) && l->hidden <= TSR_MODEL_MAX_HIDDEN);
@@ -65,6 +71,10 @@ static inline void fuzz_check_layer(const tsr_model_layer *l)
     }
     if (l->delta_net) {
         fuzz_check_delta_net(l);
+        return;
+    }
+    if (l->conv_taps != 0) {
+        fuzz_check_short_conv(l);
         return;
     }
     FUZZ_CHECK(l->kv_heads >= 1 && l->heads >= l->kv_heads && l->heads % l->kv_heads == 0);

@@ -487,7 +487,8 @@ static const struct family {
     {"qwen35", "f16", "f16", true},        {"deepseek2", "f16", "f16", false},
     {"deepseek2lite", "f16", "f16", true}, {"gemma4", "f16", NULL, false},
     {"gemma4moe", NULL, "f16", false},     {"gemma4", NULL, "f16", true},
-    {"gemma4moe", "f16", NULL, true},
+    {"gemma4moe", "f16", NULL, true},      {"lfm2moe", NULL, "f16", false},
+    {"lfm2moe", "f16", NULL, true},        {"lfm2", "f16", "f16", true},
 };
 enum { FAMILIES = sizeof families / sizeof *families };
 

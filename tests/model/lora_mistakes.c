@@ -219,7 +219,7 @@ CASE(lora_two_matrices, "lora: two matrices in a GGUF file for one of the layers
     FAILS(
         tsr_lora_load(path, params, &lora), TSR_ERR_UNSUPPORTED,
         "lora: tensors blk.1.attn_qkv.weight.lora_a and blk.1.attn_gate.weight.lora_a differ, but "
-        "layers of qwen3next have one A for both");
+        "layers of qwen3_next have one A for both");
     remove(path);
     rmdir(folder);
     tsr_model_close(&model);

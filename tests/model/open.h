@@ -15,7 +15,7 @@
     "llama, mistral, qwen2, qwen3, gpt2, smollm3, granite, olmo2, olmo3, gemma2, gemma3_text, "    \
     "phi3, ministral3, qwen3_moe, mixtral, gpt_oss, qwen2_moe, olmoe, glm4_moe, granitemoe, "      \
     "minimax_m2, qwen3_next, qwen3_5_text, qwen3_5_moe_text, deepseek_v3, deepseek_v2, kimi_k2, "  \
-    "glm4_moe_lite, gemma4_text"
+    "glm4_moe_lite, gemma4_text, lfm2, lfm2_moe"
 
 /* A configuration in which all layers are equal, except for the layers before `window_from`, which
  * have no window. */

@@ -1,7 +1,9 @@
 /* Reads the configuration of a model from config.json and from GGUF. */
 #include <math.h>
 
+#include "base/alloc.h"
 #include "base/fault.h"
+#include "model/convert/config.h"
 #include "model/open.h"
 #include "shard/files.h"
 #include "support/check_main.h"
@@ -37,6 +39,7 @@ static tsr_status read_json(const char *json, const char *generation, flat_confi
     "\"q_lora_rank\": null, \"kv_lora_rank\": 24, \"qk_nope_head_dim\": 12, "                      \
     "\"qk_rope_head_dim\": 8, \"v_head_dim\": 16"
 #define EXPERTS(family) "{\"model_type\": \"" family "\", " SIZES
+#define SHORT_CONVS EXPERTS("lfm2")
 
 START_TEST(llama)
 {
@@ -302,6 +305,14 @@ static const struct {
      "config.json: full_attention_interval is 0; 1 to 1024 is possible"},
     {EXPERTS("qwen3_5_text") DELTA_NETS ", \"layer_types\": [\"linear_attention\"]}",
      "config.json: the list of the layers' types has 1 entries for 3 layers"},
+    {SHORT_CONVS ", \"conv_L_cache\": 1}",
+     "config.json: a short convolution has 1 taps; 2 to 16 are possible"},
+    {SHORT_CONVS ", \"block_multiple_of\": 0}",
+     "config.json: 96 hidden features, times 1, in multiples of 0, are not possible"},
+    {SHORT_CONVS ", \"layer_types\": [\"conv\"]}",
+     "config.json: the list of the layers' types has 1 entries for 3 layers"},
+    {SHORT_CONVS ", \"full_attn_idxs\": [1024]}",
+     "config.json: offset 213: an entry of full_attn_idxs is 1024; 0 to 1023 is possible"},
     {EXPERTS("deepseek_v3") "}", "config.json: there is no kv_lora_rank of latent attention"},
     {LATENTS ", \"rope_scaling\": {\"type\": \"yarn\", \"factor\": 8, \"mscale_all_dim\": 1e200}}",
      "config.json: the factor of scores, by YaRN's mscale_all_dim, is inf; a positive number is "
@@ -331,6 +342,10 @@ static const struct {
      "config.json: architecture '?' is not supported; these are: " MODEL_FAMILIES},
     {"{\"layer_types\": [\"linear_attention\"], \"model_type\": \"gemma2\", " SIZES "}",
      "config.json: offset 17: layers of type 'linear_attention' are not supported"},
+    {SHORT_CONVS ", \"conv_dim\": 32}",
+     "config.json: short convolutions have 32 features; those of the width, 64, are supported"},
+    {"{\"conv_bias\": true, \"model_type\": \"lfm2\", " SIZES "}",
+     "config.json: offset 14: conv_bias = true is not supported"},
     {LLAMA ", \"hidden_act\": \"tanh\"}",
      "config.json: offset 209: activation 'tanh' is not supported"},
     {LLAMA ", \"rope_scaling\": {\"type\": \"dynamic\", \"factor\": 2}}",
@@ -715,6 +730,101 @@ START_TEST(layers_with_delta_nets)
 }
 END_TEST
 
+/* Writes a configuration as a GGUF file without tensors, and reads it. */
+static tsr_model_file *through_gguf(const folder *in, const tsr_model_config *c)
+{
+    tsr__gguf_writer writer = {0};
+    uint8_t *header = NULL;
+    size_t size = 0;
+    char path[160];
+    tsr_model_file *file = NULL;
+    ck_assert_ok(tsr__config_put_gguf(c, "x", &writer));
+    ck_assert_ok(tsr__gguf_header(&writer, &header, &size));
+    folder_write(in, "x.gguf", (char *)header, size, path);
+    ck_assert_ok(tsr_model_file_open(path, &file));
+    ck_assert_ok(tsr__config_compare(c, tsr_model_file_config(file), path));
+    tsr__free(header);
+    tsr__gguf_writer_finish(&writer);
+    return file;
+}
+
+/* GGUF files have a list of the layers with delta nets if no period says which they are. */
+START_TEST(patterns_of_delta_nets)
+{
+    static const char json[] =
+        EXPERTS("qwen3_5_text") DELTA_NETS ", \"layer_types\": [\"linear_attention\", "
+                                           "\"full_attention\", \"full_attention\"], "
+                                           "\"tie_word_embeddings\": true}";
+    folder in = folder_create();
+    char path[160];
+    tsr_model_file *file = NULL;
+    folder_write(&in, "config.json", json, strlen(json), path);
+    ck_assert_ok(tsr_model_file_open(path, &file));
+    tsr_model_file *read = through_gguf(&in, tsr_model_file_config(file));
+    const tsr_model_config *c = tsr_model_file_config(read);
+    ck_assert(layer_of(c, 0)->delta_net && !layer_of(c, 1)->delta_net &&
+              !layer_of(c, 2)->delta_net);
+    tsr_model_file_close(&read);
+    tsr_model_file_close(&file);
+    folder_destroy(&in);
+}
+END_TEST
+
+/* LFM2: which layers have short convolutions, by both lists, and the sizes of MLPs. */
+START_TEST(layers_with_short_convs)
+{
+    static const char *const json[] = {
+        SHORT_CONVS ", \"full_attn_idxs\": [1], \"conv_L_cache\": 4, \"block_ff_dim\": 1000, "
+                    "\"block_multiple_of\": 64, \"block_ffn_dim_multiplier\": 1.5, "
+                    "\"theta\": 5000}",
+        SHORT_CONVS ", \"layer_types\": [\"conv\", \"full_attention\", \"conv\"], "
+                    "\"block_auto_adjust_ff_dim\": false, \"tie_embedding\": false}"};
+    for (int i = 0; i < 2; i++) {
+        folder in = folder_create();
+        char path[160];
+        tsr_model_file *file = NULL;
+        folder_write(&in, "config.json", json[i], strlen(json[i]), path);
+        ck_assert_ok(tsr_model_file_open(path, &file));
+        const tsr_model_config *c = tsr_model_file_config(file);
+        const tsr_model_layer *conv = layer_of(c, 0), *attention = layer_of(c, 1);
+        const int taps = i == 0 ? 4 : 3;
+        ck_assert(c->kind_count == 2 && layer_of(c, 2) == conv && c->tied == (i == 0));
+        ck_assert(conv->conv_taps == taps && conv->heads == 0 && !conv->rope &&
+                  conv->qk_norm == TSR_QK_NORM_NONE);
+        ck_assert(attention->conv_taps == 0 && attention->heads == 8 && attention->kv_heads == 2 &&
+                  attention->qk_norm == TSR_QK_NORM_HEADS);
+        ck_assert_double_eq(attention->rope->theta, i == 0 ? 5000 : 1e6);
+        ck_assert_int_eq(conv->hidden, i == 0 ? 1024 : 96); /* 1000 · 2/3 = 666, · 1.5 = 999 */
+        ck_assert_int_eq((int64_t)tsr_model_config_parameters(c, 0),
+                         2 * 64 + 64 * taps + 4 * 64 * 64 + 3 * conv->hidden * 64);
+        tsr_model_file *read = NULL;
+        if (c->tied) /* GGUF files without tensors have no head */
+            read = through_gguf(&in, c);
+        tsr_model_file_close(&read);
+        tsr_model_config changed = *c;
+        tsr_model_layer other = *conv;
+        changed.kind_count = 1;
+        changed.layer_kinds = NULL;
+        changed.kinds = (const tsr_model_layer *const[]){&other};
+        other.heads = 4;
+        ck_assert_error(tsr_model_file_open_random(&changed, TSR_F32, 1, &read), TSR_ERR_INVALID,
+                        "model: configuration: a layer with a short convolution has heads 4, which "
+                        "only attention has");
+        other.heads = 0;
+        other.conv_taps = 17;
+        ck_assert_error(tsr_model_file_open_random(&changed, TSR_F32, 1, &read), TSR_ERR_INVALID,
+                        "model: configuration: a short convolution has 17 taps; 2 to 16 are "
+                        "possible");
+        changed.architecture = "llama";
+        ck_assert_error(tsr_model_file_open_random(&changed, TSR_F32, 1, &read), TSR_ERR_INVALID,
+                        "model: configuration: a layer has conv_taps 17; models of architecture "
+                        "llama have no short convolutions");
+        tsr_model_file_close(&file);
+        folder_destroy(&in);
+    }
+}
+END_TEST
+
 /* Latent attention: its sizes, the factor of scores of YaRN, and the parameters of a layer. */
 START_TEST(layers_with_latents)
 {
@@ -824,6 +934,8 @@ TESTS(config)
     tcase_add_test(tests, gguf_mistakes);
     tcase_add_test(tests, layers_with_experts);
     tcase_add_test(tests, layers_with_delta_nets);
+    tcase_add_test(tests, patterns_of_delta_nets);
+    tcase_add_test(tests, layers_with_short_convs);
     tcase_add_test(tests, layers_with_latents);
     tcase_add_test(tests, memory_runs_out);
 }

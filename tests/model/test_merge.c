@@ -495,7 +495,7 @@ START_TEST(adapters_of_weights_in_other_orders)
                                                 tsr_shard_list_param(b, i));
         const int m = reordered_of(p->name);
         found += m >= 0;
-        for (int64_t e = 0; e < (int64_t)p->count; e++) {
+        for (int64_t e = 0; e < (int64_t)p->size_bytes / 4; e++) {
             const int64_t row = m < 0 ? 0 : e / reordered[m].inputs,
                           column = m < 0 ? 0 : e % reordered[m].inputs;
             const double sum = m < 0 ? 0

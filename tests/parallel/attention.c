@@ -1,5 +1,5 @@
-/* Compares self-attention, delta nets, normalisation and blocks with double precision and central
- * differences. */
+/* Compares self-attention, delta nets, short convolutions, normalisation and blocks with double
+ * precision and central differences. */
 #include "parallel/host_transformer.h"
 #include "parallel/internal.h"
 #include "parallel/linear_case.h"
@@ -554,11 +554,25 @@ static tsr_delta_net_params small_net(void)
     };
 }
 
-static void run_delta_net(tsr_delta_net_params p, bool packed, bool no_batch, uint64_t sequence)
+/* Compares a layer, packed: with rows of several documents. */
+static void run_packed(run *r, bool packed, uint64_t sequence)
 {
     static const int32_t starts[2][6] = {{0, 0, 2, 2, 4, 4}, {0, 1, 1, 1, 1, 1}};
-    tsr_layer *layer = NULL;
     tsr__documents documents = {0};
+    if (packed) {
+        r->host.starts = starts[0];
+        documents.starts = tensor_new(TSR_I32, 2, (int64_t[]){2, 6});
+        OK(tsr_tensor_upload(queue, documents.starts, starts, sizeof starts));
+        documents.positions = documents.starts; /* it has no use for them */
+        tsr__layer_set_documents(r->layer, &documents);
+    }
+    run_all(r, 3000 + 2 * sequence);
+    tsr_tensor_destroy(&documents.starts);
+}
+
+static void run_delta_net(tsr_delta_net_params p, bool packed, bool no_batch, uint64_t sequence)
+{
+    tsr_layer *layer = NULL;
     p.name = "delta";
     p.init = tsr_init_params(.kind = TSR_INIT_XAVIER_UNIFORM, .seed = sequence);
     OK(tsr_delta_net_create(&p, &layer));
@@ -571,15 +585,7 @@ static void run_delta_net(tsr_delta_net_params p, bool packed, bool no_batch, ui
         .dtype = p.dtype ? p.dtype : TSR_F32,
         .no_batch = no_batch,
     };
-    if (packed) {
-        r.host.starts = starts[0];
-        documents.starts = tensor_new(TSR_I32, 2, (int64_t[]){2, 6});
-        OK(tsr_tensor_upload(queue, documents.starts, starts, sizeof starts));
-        documents.positions = documents.starts; /* it has no use for them */
-        tsr__layer_set_documents(layer, &documents);
-    }
-    run_all(&r, 3000 + 2 * sequence);
-    tsr_tensor_destroy(&documents.starts);
+    run_packed(&r, packed, sequence);
 }
 
 CASE(delta_net, "delta nets: output and gradients, key heads divided evenly and unevenly")
@@ -598,6 +604,33 @@ CASE(delta_net, "delta nets: output and gradients, key heads divided evenly and 
     p.reduce_f32 = true;
     p.partition = tsr_partition_params(.kind = TSR_PARTITION_WEIGHTED, .rates = rates);
     run_delta_net(p, false, false, 3);
+}
+
+static void run_short_conv(tsr_short_conv_params p, bool packed, uint64_t sequence)
+{
+    tsr_layer *layer = NULL;
+    p.name = "conv";
+    p.init = tsr_init_params(.kind = TSR_INIT_XAVIER_UNIFORM, .seed = sequence);
+    OK(tsr_short_conv_create(&p, &layer));
+    CHECK(tsr_layer_parameter_count(layer) == 5, "%d parameters", tsr_layer_parameter_count(layer));
+    p.taps = p.taps ? p.taps : 3;
+    run r = {.host = {.short_conv = &p, .batch = 2, .tokens = 6, .size = p.size},
+             .layer = layer,
+             .dtype = p.dtype ? p.dtype : TSR_F32};
+    run_packed(&r, packed, sequence);
+}
+
+CASE(short_conv, "short convolutions: output and gradients, features divided evenly and unevenly")
+{
+    run_short_conv(
+        *tsr_short_conv_params(.size = 6,
+                               .partition = tsr_partition_params(.kind = TSR_PARTITION_UNEVEN)),
+        true, 4);
+    run_short_conv(
+        *tsr_short_conv_params(.size = 8, .taps = 2, .dtype = TSR_BF16, .reduce_f32 = true,
+                               .partition = tsr_partition_params(.kind = TSR_PARTITION_WEIGHTED,
+                                                                 .rates = rates)),
+        false, 5);
 }
 
 /* Blocks ------------------------------------------------------------------------------------- */

@@ -95,6 +95,9 @@ CASE(frozen_layers, "frozen layers have the same dx, and no gradients")
                                                  .partition = &uneven),
                             &layer));
     check_frozen("delta net", layer, whole);
+    OK(tsr_short_conv_create(tsr_short_conv_params(.size = FEATURES, .partition = &uneven),
+                             &layer));
+    check_frozen("short convolution", layer, whole);
     OK(tsr_mlp_create(tsr_mlp_params(.input_size = FEATURES, .hidden_size = 24,
                                      .partition = &uneven, .output_size = FEATURES,
                                      .activation = TSR_ACT_GELU_TANH, .bias = true),

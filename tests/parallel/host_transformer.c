@@ -139,12 +139,12 @@ static double *attention(const host_model *m, const tsr_self_attention_params *p
     return y;
 }
 
-/* Convolves x [batch,tokens,channels] over the tokens of each document, and applies SiLU. */
-static void convolve(const host_model *m, const tsr_delta_net_params *p, double *x,
-                     int64_t channels, const char *name)
+/* Convolves x [batch,tokens,channels] over the tokens of each document, and may apply SiLU. */
+static void convolve(const host_model *m, int64_t taps, bool silu, double *x, int64_t channels,
+                     const char *name)
 {
     const double *weight = find(m, name);
-    const int64_t t = m->tokens, taps = p->taps;
+    const int64_t t = m->tokens;
     for (int64_t b = 0; b < m->batch; b++)
         for (int64_t i = t - 1; i >= 0; i--)
             for (int64_t c = 0; c < channels; c++) {
@@ -153,7 +153,7 @@ static void convolve(const host_model *m, const tsr_delta_net_params *p, double 
                 for (int64_t j = 0; j < taps; j++)
                     if (i - taps + 1 + j >= first)
                         sum += weight[c * taps + j] * x[(b * t + i - taps + 1 + j) * channels + c];
-                x[(b * t + i) * channels + c] = sum / (1 + exp(-sum));
+                x[(b * t + i) * channels + c] = silu ? sum / (1 + exp(-sum)) : sum;
             }
 }
 
@@ -211,9 +211,9 @@ static double *delta_net(const host_model *m, const tsr_delta_net_params *p, con
            *beta = linear(m, "beta", x, m->size, p->heads),
            *alpha = linear(m, "alpha", x, m->size, p->heads), *heads = doubles(rows * values),
            *state = doubles(p->key_dim * p->value_dim);
-    convolve(m, p, q, keys, "q_conv.weight");
-    convolve(m, p, k, keys, "k_conv.weight");
-    convolve(m, p, v, values, "v_conv.weight");
+    convolve(m, p->taps, true, q, keys, "q_conv.weight");
+    convolve(m, p->taps, true, k, keys, "k_conv.weight");
+    convolve(m, p->taps, true, v, values, "v_conv.weight");
     make_unit(q, rows * p->key_heads, p->key_dim);
     make_unit(k, rows * p->key_heads, p->key_dim);
     for (int64_t n = 0; n < m->batch * p->heads; n++) {
@@ -237,6 +237,23 @@ static double *delta_net(const host_model *m, const tsr_delta_net_params *p, con
     double *all[] = {q, k, v, z, beta, alpha, heads, state};
     for (int i = 0; i < 8; i++)
         free(all[i]);
+    return y;
+}
+
+static double *short_conv(const host_model *m, const tsr_short_conv_params *p, const double *x)
+{
+    const int64_t count = m->batch * m->tokens * m->size;
+    double *b = linear(m, "b", x, m->size, m->size), *c = linear(m, "c", x, m->size, m->size),
+           *u = linear(m, "x", x, m->size, m->size);
+    for (int64_t i = 0; i < count; i++)
+        u[i] *= b[i];
+    convolve(m, p->taps, false, u, m->size, "conv.weight");
+    for (int64_t i = 0; i < count; i++)
+        u[i] *= c[i];
+    double *y = linear(m, "o", u, m->size, m->size);
+    free(b);
+    free(c);
+    free(u);
     return y;
 }
 
@@ -328,6 +345,7 @@ static double *branch(const host_model *m, int which, const double *x)
     double *y = which                 ? mlp(m, p->mlp, z)
                 : p->delta_net        ? delta_net(m, p->delta_net, z)
                 : p->latent_attention ? latent_attention(m, p->latent_attention, z)
+                : p->short_conv       ? short_conv(m, p->short_conv, z)
                                       : attention(m, p->attention, z);
     if (p->norms != TSR_BLOCK_NORMS_BEFORE)
         normalise(y, m->batch * m->tokens, m->size, p->norm->kind == TSR_NORM_RMS,
@@ -349,6 +367,8 @@ double *host_model_forward(const host_model *m)
         return delta_net(m, m->delta_net, m->x);
     if (m->latent)
         return latent_attention(m, m->latent, m->x);
+    if (m->short_conv)
+        return short_conv(m, m->short_conv, m->x);
     double *between = branch(m, 0, m->x), *y = branch(m, 1, between);
     free(between);
     return y;

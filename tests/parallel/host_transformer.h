@@ -8,11 +8,12 @@
 #define HOST_MOST_PARAMETERS 24
 
 typedef struct host_model {
-    /* Exactly one of the four is not NULL. Its kv_heads, head_dim and taps must not be 0. The
+    /* Exactly one of the five is not NULL. Its kv_heads, head_dim and taps must not be 0. The
      * values of latent attention must not be wider than its keys. */
     const tsr_self_attention_params *attention;
     const tsr_delta_net_params *delta_net;
     const tsr_latent_attention_params *latent;
+    const tsr_short_conv_params *short_conv;
     const tsr_block_params *block;
     int64_t batch, tokens, size;
     /* The full parameters. Functions find them by the ends of their names, such as "q.weight". */
@@ -21,7 +22,7 @@ typedef struct host_model {
     double *parameter[HOST_MOST_PARAMETERS];
     int64_t elements[HOST_MOST_PARAMETERS];
     double *x; /* [batch,tokens,size] */
-    /* [batch,tokens]: only for delta nets; NULL: each row is one document */
+    /* [batch,tokens]: only for delta nets and short convolutions; NULL: each row is one document */
     const int32_t *starts;
     /* Only for blocks: the dropout factors of the two branches; NULL: 1. */
     const double *mask[2];

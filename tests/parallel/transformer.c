@@ -93,6 +93,7 @@ static tsr_kv_cache *cache_of(const tsr_layer *layer, bool has_net)
 static void generate(tsr_block_params b)
 {
     const char *inner = b.delta_net          ? "delta_net h.0.delta_net"
+                        : b.short_conv       ? "short_conv h.0.short_conv"
                         : b.latent_attention ? "latent_attention h.0.attention"
                                              : "self_attention h.0.attention";
     tsr_layer *layer = NULL;
@@ -101,7 +102,7 @@ static void generate(tsr_block_params b)
     host_model_load(&host, layer);
     host.x = numbers(31, SEQUENCES * LONGEST * b.size, TSR_F32);
     generation g = {.layer = layer,
-                    .cache = cache_of(layer, b.delta_net != NULL),
+                    .cache = cache_of(layer, b.delta_net || b.short_conv),
                     .size = b.size,
                     .x = host.x,
                     .y = host_model_forward(&host)};
@@ -126,6 +127,13 @@ static void generate(tsr_block_params b)
         FAILS(tsr_layer_forward_cached(layer, five, g.cache, 0, &y), TSR_ERR_INVALID,
               "delta_net h.0.delta_net: layer 0 of the cache has states of 0 and 0 floats; 128 and "
               "256 are needed");
+        tsr_tensor_destroy(&five);
+    }
+    if (b.short_conv && ranks == 1) {
+        tsr_tensor *five = tensor_new(TSR_F32, 3, (int64_t[]){SEQUENCES, 5, b.size});
+        FAILS(tsr_layer_forward_cached(layer, five, g.cache, 0, &y), TSR_ERR_INVALID,
+              "short_conv h.0.short_conv: layer 0 of the cache has states of 0 floats; 48 are "
+              "needed");
         tsr_tensor_destroy(&five);
     }
     for (int i = 0; i < 3; i++)
@@ -173,6 +181,9 @@ CASE(generation_with_cache, "tokens that come one by one give what whole sequenc
     b.delta_net = &net;
     generate(b);
     net.tiled_heads = true;
+    generate(b);
+    b.delta_net = NULL;
+    b.short_conv = tsr_short_conv_params(.taps = 3, .partition = &uneven);
     generate(b);
 }
 
@@ -411,6 +422,23 @@ CASE(delta_net_mistakes, "mistakes in params of delta nets are named")
           TSR_ERR_INVALID, "block b: delta_net is given with sequence, which is not possible");
 }
 
+CASE(short_conv_mistakes, "mistakes in params of short convolutions are named")
+{
+    tsr_layer *layer = NULL;
+    FAILS(tsr_short_conv_create(NULL, &layer), TSR_ERR_INVALID, "short_conv: params is NULL");
+    FAILS(tsr_short_conv_create(tsr_short_conv_params(.name = "s"), &layer), TSR_ERR_INVALID,
+          "short_conv s: size is 0; it must be at least 1");
+    FAILS(tsr_short_conv_create(tsr_short_conv_params(.name = "s", .size = 8, .taps = 17), &layer),
+          TSR_ERR_INVALID, "short_conv s: taps is 17; 2 to 16 are possible");
+    FAILS(tsr_short_conv_create(tsr_short_conv_params(.name = "s", .size = 8, .taps = 1), &layer),
+          TSR_ERR_INVALID, "short_conv s: taps is 1; 2 to 16 are possible");
+    FAILS(tsr_block_create(tsr_block_params(.name = "b", .size = 8,
+                                            .short_conv = tsr_short_conv_params(.taps = 3),
+                                            .attention = tsr_self_attention_params(.heads = 4)),
+                           &layer),
+          TSR_ERR_INVALID, "block b: attention and short_conv are given; only one is possible");
+}
+
 CASE(attention_mistakes, "mistakes in self-attention's params are named")
 {
     tsr_layer *layer = NULL;
@@ -571,7 +599,7 @@ CASE(block_mistakes, "mistakes in a block's and a norm's params and in passes ar
     OK(tsr_block_create(&b, &layer));
     OK(tsr_norm_create(tsr_norm_params(.name = "n", .size = 16, .bias = true), &norm));
     FAILS(tsr_self_attention_get_heads(norm, &heads), TSR_ERR_INVALID,
-          "norm n: it has neither self-attention nor a delta net");
+          "norm n: it has neither self-attention nor a delta net or a short convolution");
     FAILS(tsr_self_attention_get_heads(layer, &(tsr_heads){0}), TSR_ERR_INVALID,
           "tsr_heads: struct_size is 0; use TSR_INIT(tsr_heads)");
     OK(tsr_self_attention_get_heads(layer, &heads));

@@ -58,7 +58,7 @@ typedef struct plan {
 static const tsr_model_layer *layer_of(const tsr_model_config *c, const tsr_model_rank_plan *p)
 {
     for (int i = p->first_layer; i < p->first_layer + p->layers; i++)
-        if (c->kinds[c->layer_kinds[i]]->delta_net == NULL)
+        if (c->kinds[c->layer_kinds[i]]->heads > 0)
             return c->kinds[c->layer_kinds[i]];
     return c->kinds[c->layer_kinds[p->first_layer]];
 }

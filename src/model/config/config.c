@@ -60,6 +60,12 @@ void tsr__facts_init(tsr__facts *facts)
                   .taps = TSR__UNSET,
                   .inner = TSR__UNSET,
                   .period = TSR__UNSET},
+        .conv = {.taps = TSR__UNSET,
+                 .features = TSR__UNSET,
+                 .hidden = TSR__UNSET,
+                 .multiple = TSR__UNSET,
+                 .factor = TSR__UNSET,
+                 .adjusts = TSR__UNSET},
         .full_head_dim = TSR__UNSET,
         .full_kv_heads = TSR__UNSET,
         .shared_layers = TSR__UNSET,
@@ -430,6 +436,9 @@ static tsr_status check_counts(const tsr__facts *facts, const tsr_model_config *
     TSR__REQUIRE(facts->delta.which.count == 0 || facts->delta.which.count == c->layers,
                  "%s: the list of layers with delta nets has %d entries for %d layers", facts->file,
                  facts->delta.which.count, c->layers);
+    TSR__REQUIRE(facts->conv.which.count == 0 || facts->conv.which.count == c->layers,
+                 "%s: the list of layers with short convolutions has %d entries for %d layers",
+                 facts->file, facts->conv.which.count, c->layers);
     TSR__REQUIRE(facts->delta.period == TSR__UNSET ||
                      (facts->delta.period >= 1 && facts->delta.period <= TSR_MODEL_MAX_LAYERS),
                  "%s: full_attention_interval is %" PRId64 "; 1 to %d is possible", facts->file,
@@ -453,8 +462,8 @@ static tsr_status check_counts(const tsr__facts *facts, const tsr_model_config *
 static bool same_kind(const tsr_model_layer *a, const tsr_model_layer *b)
 {
     return a->window == b->window && a->rope == b->rope && a->experts == b->experts &&
-           a->delta_net == b->delta_net && a->head_dim == b->head_dim &&
-           a->kv_heads == b->kv_heads && a->hidden == b->hidden &&
+           a->delta_net == b->delta_net && a->conv_taps == b->conv_taps &&
+           a->head_dim == b->head_dim && a->kv_heads == b->kv_heads && a->hidden == b->hidden &&
            a->keys_as_values == b->keys_as_values && a->shared_keys == b->shared_keys;
 }
 
@@ -551,6 +560,7 @@ static tsr_status take_layers(const tsr__facts *facts, tsr__config *config)
 {
     tsr_model_layer usual;
     window_rule rule;
+    int taps = 0;
     TSR__TRY(check_counts(facts, &config->public));
     TSR__TRY(take_layer(facts, config, &usual));
     TSR__TRY(take_window(facts, &rule));
@@ -558,6 +568,8 @@ static tsr_status take_layers(const tsr__facts *facts, tsr__config *config)
         TSR__TRY(tsr__config_take_experts(facts, config->public.layers, &config->experts[0]));
     if (any_delta_net(facts, config->public.layers))
         TSR__TRY(tsr__config_take_delta_net(facts, &config->delta_nets[0]));
+    if (facts->family->short_convs)
+        TSR__TRY(tsr__config_take_short_conv(facts, config->public.width, &taps));
     for (int i = 0; i < config->public.layers; i++) {
         tsr_model_layer layer = usual;
         const bool windowed = has_window(facts, &rule, i),
@@ -574,6 +586,10 @@ static tsr_status take_layers(const tsr__facts *facts, tsr__config *config)
         if (tsr__layer_has_delta_net(facts, i)) {
             tsr__layer_without_attention(&layer);
             layer.delta_net = &config->delta_nets[0];
+        }
+        if (tsr__layer_has_short_conv(facts, i)) {
+            tsr__layer_without_attention(&layer);
+            layer.conv_taps = taps;
         }
         TSR__TRY(kind_of(facts->file, config, &layer, &config->layer_kinds[i]));
     }

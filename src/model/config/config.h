@@ -1,10 +1,10 @@
 /* Reading a model's configuration, and the memory that holds one.
  *
- *     json.c, gguf.c  the values that files have
+ *     json.c, json_parts.c, gguf.c  the values that files have
  *     config.c        a configuration from these values
  *     copy.c          a configuration of the caller
  *     layers.c        finds layers by what they have
- *     experts.c, delta_net.c, latent.c, rope.c  values and checks of these parts */
+ *     experts.c, delta_net.c, short_conv.c, latent.c, rope.c  values and checks of these parts */
 #ifndef TSR_MODEL_CONFIG_CONFIG_H
 #define TSR_MODEL_CONFIG_CONFIG_H
 
@@ -63,6 +63,17 @@ typedef struct tsr__delta_facts {
     tsr__layer_facts which; /* whether layers have a delta net, whatever the rest says */
 } tsr__delta_facts;
 
+/* What a file says about short convolutions, and about the size of the MLPs beside them. */
+typedef struct tsr__conv_facts {
+    int64_t taps, features;
+    tsr__layer_facts which; /* whether layers have one */
+    bool lists_attention;   /* the file has a list of the layers with attention instead: */
+    tsr__layer_facts attention;
+    int64_t hidden, multiple; /* as in tsr__facts_adjust_hidden */
+    double factor;
+    int adjusts;
+} tsr__conv_facts;
+
 /* What a file says about latent attention. */
 typedef struct tsr__latent_facts {
     int64_t q_rank, kv_rank, nope, rope, value;
@@ -98,6 +109,7 @@ typedef struct tsr__facts {
     tsr__layer_sizes hidden_sizes, kv_sizes;
     tsr__expert_facts experts;
     tsr__delta_facts delta;
+    tsr__conv_facts conv;
     tsr__latent_facts latent;
     int output_gate;
     int64_t next_layers; /* layers that predict further tokens */
@@ -158,6 +170,10 @@ tsr_status tsr__config_check_shared(const char *where, const tsr_model_config *c
 const tsr_model_layer *tsr__config_layer(const tsr_model_config *config, int layer);
 /* Returns whether a layer is one of those that predict further tokens. */
 bool tsr__config_is_next(const tsr_model_config *config, int layer);
+/* Returns whether a layer has a state in place of attention. */
+bool tsr__layer_has_state(const tsr_model_layer *layer);
+/* Returns whether any layer has one. */
+bool tsr__config_has_states(const tsr_model_config *config);
 /* Returns the first layer with attention, or NULL. */
 const tsr_model_layer *tsr__config_attention_layer(const tsr_model_config *config);
 /* The same, or layer 0 if there is none. */
@@ -209,10 +225,21 @@ tsr_status tsr__config_take_delta_net(const tsr__facts *facts,
 bool tsr__layer_has_delta_net(const tsr__facts *facts, int layer);
 /* Checks a layer with a delta net. `where` begins the error text. */
 tsr_status tsr__delta_net_check(const char *where, const tsr_model_delta_net *net) TSR_NODISCARD;
-/* Checks that nothing in the description of a layer with a delta net is about attention. */
-tsr_status tsr__delta_layer_check(const char *where, const tsr_model_layer *layer) TSR_NODISCARD;
+/* Checks that nothing in the description of a layer with a state is about attention. */
+tsr_status tsr__state_layer_check(const char *where, const tsr_model_layer *layer) TSR_NODISCARD;
 /* Removes what describes attention. */
 void tsr__layer_without_attention(tsr_model_layer *layer);
+
+/* short_conv.c: tsr__config_take_short_conv gives the taps of the short convolutions of a file of a
+ * model of this width, and checks them. */
+tsr_status tsr__config_take_short_conv(const tsr__facts *facts, int64_t width,
+                                       int *taps) TSR_NODISCARD;
+bool tsr__layer_has_short_conv(const tsr__facts *facts, int layer);
+tsr_status tsr__conv_taps_check(const char *where, int64_t taps) TSR_NODISCARD;
+/* Complete the values of a config.json: which layers have a short convolution, from the list of
+ * those with attention; and the size of MLPs. */
+void tsr__facts_take_attention_layers(tsr__facts *facts);
+tsr_status tsr__facts_adjust_hidden(tsr__facts *facts) TSR_NODISCARD;
 
 /* latent.c: tsr__config_take_latent describes the latent attention of a file, and checks it. */
 tsr_status tsr__config_take_latent(const tsr__facts *facts, tsr_model_latent *out) TSR_NODISCARD;

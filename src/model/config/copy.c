@@ -18,9 +18,10 @@ static tsr_status check_kind(const tsr_model_config *c, const tsr_model_layer *l
     facts.file = "model: configuration";
     facts.layers = c->layers;
     facts.width = c->width;
-    facts.heads = layer->delta_net ? 1 : layer->heads;
-    facts.kv_heads = layer->delta_net ? 1 : layer->kv_heads;
-    facts.head_dim = layer->delta_net ? 2 : layer->head_dim;
+    const bool has_state = tsr__layer_has_state(layer);
+    facts.heads = has_state ? 1 : layer->heads;
+    facts.kv_heads = has_state ? 1 : layer->kv_heads;
+    facts.head_dim = has_state ? 2 : layer->head_dim;
     facts.delta.period = 1; /* no layer has a delta net, which is checked below */
     TSR__REQUIRE(
         !layer->latent == !facts.family->latent,
@@ -74,10 +75,17 @@ static tsr_status check_kind(const tsr_model_config *c, const tsr_model_layer *l
                  c->architecture);
     if (layer->latent)
         TSR__TRY(tsr__latent_check("model: configuration", layer));
-    if (layer->delta_net) {
-        TSR__TRY(tsr__delta_layer_check("model: configuration", layer));
+    TSR__REQUIRE(layer->conv_taps == 0 || (facts.family->short_convs && !layer->delta_net),
+                 "model: configuration: a layer has conv_taps %d; models of architecture %s%s",
+                 layer->conv_taps, c->architecture,
+                 facts.family->short_convs ? " have no delta net beside it"
+                                           : " have no short convolutions");
+    if (has_state)
+        TSR__TRY(tsr__state_layer_check("model: configuration", layer));
+    if (layer->delta_net)
         TSR__TRY(tsr__delta_net_check("model: configuration", layer->delta_net));
-    }
+    if (layer->conv_taps != 0)
+        TSR__TRY(tsr__conv_taps_check("model: configuration", layer->conv_taps));
     return layer->experts ? tsr__experts_check("model: configuration", layer->experts) : TSR_OK;
 }
 

@@ -44,7 +44,7 @@ tsr_status tsr__delta_net_check(const char *where, const tsr_model_delta_net *ne
     return TSR_OK;
 }
 
-tsr_status tsr__delta_layer_check(const char *where, const tsr_model_layer *layer)
+tsr_status tsr__state_layer_check(const char *where, const tsr_model_layer *layer)
 {
     const struct {
         const char *what;
@@ -67,8 +67,9 @@ tsr_status tsr__delta_layer_check(const char *where, const tsr_model_layer *laye
     };
     for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
         TSR__REQUIRE(fields[i].value == 0,
-                     "%s: a layer with a delta net has %s %g, which only attention has", where,
-                     fields[i].what, fields[i].value);
+                     "%s: a layer with a %s has %s %g, which only attention has", where,
+                     layer->delta_net ? "delta net" : "short convolution", fields[i].what,
+                     fields[i].value);
     return TSR_OK;
 }
 

@@ -75,11 +75,10 @@ static tsr_status find_sizes(metadata *m, const char *key, int64_t *one, tsr__la
     return TSR_OK;
 }
 
-/* Looks up the list that says which layers have a window. */
-static tsr_status find_windows(metadata *m)
+/* Looks up a list that says of each layer whether it is of a kind. */
+static tsr_status find_bools(metadata *m, const char *key, tsr__layer_facts *out)
 {
-    tsr__layer_facts *windows = &m->facts->windows;
-    const entry wanted = {.key = ".attention.sliding_window_pattern"};
+    const entry wanted = {.key = key};
     TSR__TRY(find(m, 1, &wanted));
     tsr__gguf_value value = m->values[0];
     if (!value.found)
@@ -87,12 +86,12 @@ static tsr_status find_windows(metadata *m)
     TSR__REQUIRE(value.is_array && value.type == TSR__GGUF_BOOL &&
                      value.count <= TSR_MODEL_MAX_LAYERS,
                  "gguf: %s is not a list of at most %d bools", value.key, TSR_MODEL_MAX_LAYERS);
-    windows->count = (int)value.count;
+    out->count = (int)value.count;
     value.is_array = false;
-    for (int i = 0; i < windows->count; i++, value.at++) {
-        bool windowed = false;
-        TSR__TRY(tsr__gguf_bool(m->file, &value, &windowed));
-        windows->values[i] = windowed;
+    for (int i = 0; i < out->count; i++, value.at++) {
+        bool is_so = false;
+        TSR__TRY(tsr__gguf_bool(m->file, &value, &is_so));
+        out->values[i] = is_so;
     }
     return TSR_OK;
 }
@@ -111,7 +110,7 @@ static tsr_status read_sizes_by_layers(metadata *m)
         {".embedding_length_per_layer_input", &facts->layer_input, NULL},
     };
     TSR__TRY(find(m, (int)(sizeof entries / sizeof *entries), entries));
-    TSR__TRY(find_windows(m));
+    TSR__TRY(find_bools(m, ".attention.sliding_window_pattern", &facts->windows));
     TSR__REQUIRE(value_window == window_head_dim,
                  "gguf: keys have %" PRId64 " features per head in layers with a window, but "
                  "values %" PRId64,
@@ -172,6 +171,22 @@ static void take_latent(tsr__facts *facts)
     l->rope = facts->rotary_dim;
     l->head = l->head != TSR__UNSET ? l->head : facts->head_dim;
     l->value = l->value != TSR__UNSET ? l->value : facts->value_dim;
+}
+
+/* Layers with a short convolution are those of which the list of numbers of kv heads has 0. */
+static void take_short_convs(tsr__facts *facts)
+{
+    const tsr__layer_sizes *kv = &facts->kv_sizes;
+    int attention = 0;
+    facts->conv.which.count = kv->count;
+    for (int i = 0; i < kv->count; i++) {
+        facts->conv.which.values[i] = kv->values[i] == 0;
+        if (kv->values[i] != 0)
+            facts->kv_sizes.values[attention++] = kv->values[i];
+    }
+    if (attention > 0)
+        facts->kv_heads = kv->values[0];
+    facts->kv_sizes.count = attention;
 }
 
 /* Layers of most families have the same sizes, also where a file has a list of them. */
@@ -241,6 +256,7 @@ static tsr_status read_values(metadata *m)
         {".ssm.inner_size", &delta->inner, NULL},
         {".ssm.conv_kernel", &delta->taps, NULL},
         {".full_attention_interval", &delta->period, NULL},
+        {".shortconv.l_cache", &facts->conv.taps, NULL},
         {".attention.layer_norm_rms_epsilon", NULL, &facts->norm_epsilon},
         {".attention.layer_norm_epsilon", NULL, &facts->norm_epsilon},
         {".rope.freq_base", NULL, &rope->theta},
@@ -306,8 +322,12 @@ static tsr_status read_values(metadata *m)
     tsr__facts_add_end(facts, eom);
     TSR__TRY(find_sizes(m, ".attention.head_count_kv", &facts->kv_heads, &facts->kv_sizes));
     TSR__TRY(find_sizes(m, ".feed_forward_length", &facts->hidden, &facts->hidden_sizes));
+    if (facts->family->delta_keys)
+        TSR__TRY(find_bools(m, ".attention.recurrent_layers", &delta->which));
     if (facts->family->sizes_by_layers)
         return read_sizes_by_layers(m);
+    if (facts->family->short_convs)
+        take_short_convs(facts);
     return require_one_size(facts);
 }
 
@@ -362,15 +382,18 @@ static tsr_status read_long_rope(tsr__file *file, const tsr__model_files *files,
     return read_divisors(file, far, facts->rope.long_divisors, &facts->rope.long_count);
 }
 
-/* Returns whether the file has the bias of one of our weights in the first layer. */
+/* Returns whether the file has the bias of one of our weights in any layer; the other layers that
+ * have the weight must have it too, which is checked when tensors are looked up. */
 static bool has_bias(const tsr__model_files *files, const tsr__facts *facts, const char *ours)
 {
     char name[KEY_SIZE];
     const tsr__weight_name *weight = tsr__family_weight(facts->family, true, ours);
-    if (!weight)
-        return false;
-    snprintf(name, sizeof name, "blk.0.%s.bias", weight->gguf);
-    return tsr__model_files_find(files, name) != NULL;
+    for (int i = 0; weight && i < facts->layers && i < TSR_MODEL_MAX_LAYERS; i++) {
+        snprintf(name, sizeof name, "blk.%d.%s.bias", i, weight->gguf);
+        if (tsr__model_files_find(files, name))
+            return true;
+    }
+    return false;
 }
 
 /* Finds out which layers have no values of their own. */

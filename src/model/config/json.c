@@ -1,47 +1,37 @@
-/* Reads config.json as Hugging Face writes it, and generation_config.json beside it. */
+/* Reads config.json as Hugging Face writes it, and generation_config.json beside it. json_parts.c
+ * has the members about parts of layers that only some families have. */
+#include "model/config/json.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/alloc.h"
-#include "model/config/config.h"
-#include "json/json.h"
 
 #define MAX_BYTES 16777216 /* the largest configuration file */
 
-typedef struct config_reader {
-    tsr__json json;
-    const tsr__model_files *files;
-    tsr__facts *facts;
-    char key[TSR__JSON_TEXT];
-    char type[64];       /* model_type */
-    char inner_type[64]; /* model_type of text_config, the configuration of a text model inside one
-                            for images and text */
-} config_reader;
-
 /* Values ------------------------------------------------------------------------------------- */
 
-/* Returns whether the next value is null, and skips it then. A value of null counts as missing. */
-static bool is_null(config_reader *r)
+bool tsr__config_is_null(tsr__config_reader *r)
 {
     return tsr__json_peek(&r->json) == 'n' && tsr__json_skip(&r->json) == TSR_OK;
 }
 
-static tsr_status read_integer(config_reader *r, int64_t *out)
+tsr_status tsr__config_read_integer(tsr__config_reader *r, int64_t *out)
 {
-    return is_null(r) ? TSR_OK : tsr__json_signed(&r->json, out);
+    return tsr__config_is_null(r) ? TSR_OK : tsr__json_signed(&r->json, out);
 }
 
-static tsr_status read_real(config_reader *r, double *out)
+tsr_status tsr__config_read_real(tsr__config_reader *r, double *out)
 {
-    return is_null(r) ? TSR_OK : tsr__json_real(&r->json, out);
+    return tsr__config_is_null(r) ? TSR_OK : tsr__json_real(&r->json, out);
 }
 
-static tsr_status read_bool(config_reader *r, int *out)
+tsr_status tsr__config_read_bool(tsr__config_reader *r, int *out)
 {
     bool value = false;
-    if (is_null(r))
+    if (tsr__config_is_null(r))
         return TSR_OK;
     TSR__TRY(tsr__json_bool(&r->json, &value));
     *out = value;
@@ -49,12 +39,12 @@ static tsr_status read_bool(config_reader *r, int *out)
 }
 
 /* Reads the id of a token that ends a text, or a list of such ids. */
-static tsr_status read_end_tokens(config_reader *r)
+static tsr_status read_end_tokens(tsr__config_reader *r)
 {
     int64_t id = TSR__UNSET;
     bool more = false;
     if (tsr__json_peek(&r->json) != '[') {
-        TSR__TRY(read_integer(r, &id));
+        TSR__TRY(tsr__config_read_integer(r, &id));
         tsr__facts_add_end(r->facts, id);
         return TSR_OK;
     }
@@ -68,7 +58,7 @@ static tsr_status read_end_tokens(config_reader *r)
     }
 }
 
-static tsr_status read_activation(config_reader *r)
+static tsr_status read_activation(tsr__config_reader *r)
 {
     static const struct {
         const char *name;
@@ -80,7 +70,7 @@ static tsr_status read_activation(config_reader *r)
     };
     char name[64];
     const size_t at = r->json.at;
-    if (is_null(r))
+    if (tsr__config_is_null(r))
         return TSR_OK;
     TSR__TRY(tsr__json_string(&r->json, sizeof name, name));
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
@@ -95,206 +85,20 @@ static tsr_status read_activation(config_reader *r)
     return TSR_ERR_UNSUPPORTED;
 }
 
-/* Lists of layers ---------------------------------------------------------------------------- */
-
-static tsr_status add_layer_fact(config_reader *r, tsr__layer_facts *facts, bool value)
-{
-    if (facts->count == TSR_MODEL_MAX_LAYERS)
-        return tsr__json_fail(&r->json, r->json.at, "%s has more than %d entries", r->key,
-                              TSR_MODEL_MAX_LAYERS);
-    facts->values[facts->count++] = value;
-    return TSR_OK;
-}
-
-/* Reads the list of the layers' types: attention with and without a window, and delta nets in
- * families that have them. */
-static tsr_status read_layer_types(config_reader *r)
-{
-    char type[64];
-    bool more = false;
-    if (is_null(r))
-        return TSR_OK;
-    r->facts->windows.count = r->facts->delta.which.count = 0;
-    TSR__TRY(tsr__json_enter(&r->json, '['));
-    for (;;) {
-        TSR__TRY(tsr__json_element(&r->json, &more));
-        if (!more)
-            return TSR_OK;
-        const size_t at = r->json.at;
-        TSR__TRY(tsr__json_string(&r->json, sizeof type, type));
-        const bool windowed = strcmp(type, "sliding_attention") == 0,
-                   is_delta = r->facts->family->delta_keys && strcmp(type, "linear_attention") == 0;
-        if (!windowed && !is_delta && strcmp(type, "full_attention") != 0) {
-            const bool clean = !tsr__name_problem(type, strlen(type));
-            (void)tsr__json_fail(&r->json, at, "layers of type '%s' are not supported",
-                                 clean ? type : "?");
-            return TSR_ERR_UNSUPPORTED;
-        }
-        TSR__TRY(add_layer_fact(r, &r->facts->windows, windowed));
-        if (r->facts->family->delta_keys)
-            TSR__TRY(add_layer_fact(r, &r->facts->delta.which, is_delta));
-    }
-}
-
-/* Reads the list that says with 0 which layers have no rotary positions. */
-static tsr_status read_no_rope(config_reader *r)
-{
-    bool more = false;
-    if (is_null(r))
-        return TSR_OK;
-    r->facts->ropes.count = 0;
-    TSR__TRY(tsr__json_enter(&r->json, '['));
-    for (;;) {
-        int64_t value = 0;
-        TSR__TRY(tsr__json_element(&r->json, &more));
-        if (!more)
-            return TSR_OK;
-        const size_t at = r->json.at;
-        TSR__TRY(tsr__json_signed(&r->json, &value));
-        if (value != 0 && value != 1)
-            return tsr__json_fail(&r->json, at,
-                                  "an entry of no_rope_layers is %" PRId64 "; 0 or 1 is possible",
-                                  value);
-        TSR__TRY(add_layer_fact(r, &r->facts->ropes, value == 1));
-    }
-}
-
-/* Reads the list of the numbers of layers that have no experts. */
-static tsr_status read_dense_layers(config_reader *r)
-{
-    tsr__layer_facts *dense = &r->facts->experts.dense;
-    bool more = false;
-    if (is_null(r))
-        return TSR_OK;
-    TSR__TRY(tsr__json_enter(&r->json, '['));
-    for (;;) {
-        int64_t layer = 0;
-        TSR__TRY(tsr__json_element(&r->json, &more));
-        if (!more)
-            return TSR_OK;
-        const size_t at = r->json.at;
-        TSR__TRY(tsr__json_signed(&r->json, &layer));
-        if (layer < 0 || layer >= TSR_MODEL_MAX_LAYERS)
-            return tsr__json_fail(&r->json, at,
-                                  "an entry of %s is %" PRId64 "; 0 to %d is possible", r->key,
-                                  layer, TSR_MODEL_MAX_LAYERS - 1);
-        dense->count = TSR_MODEL_MAX_LAYERS;
-        dense->values[layer] = 1;
-    }
-}
-
-/* Rotary positions --------------------------------------------------------------------------- */
-
-static tsr_status read_divisors(config_reader *r, float *values, int *count)
-{
-    bool more = false;
-    if (is_null(r))
-        return TSR_OK;
-    *count = 0;
-    TSR__TRY(tsr__json_enter(&r->json, '['));
-    for (;;) {
-        double value = 0;
-        TSR__TRY(tsr__json_element(&r->json, &more));
-        if (!more)
-            return TSR_OK;
-        if (*count == TSR__MOST_PAIRS)
-            return tsr__json_fail(&r->json, r->json.at, "%s has more than %d numbers", r->key,
-                                  TSR__MOST_PAIRS);
-        TSR__TRY(tsr__json_real(&r->json, &value));
-        values[(*count)++] = (float)value;
-    }
-}
-
-static tsr_status read_rope(config_reader *r);
-static tsr_status read_window_rope(config_reader *r);
-
-static tsr_status read_rope_member(config_reader *r)
-{
-    tsr__rope_facts *rope = &r->facts->rope;
-    const struct {
-        const char *name;
-        double *value;
-    } reals[] = {
-        {"rope_theta", &rope->theta},
-        {"factor", &rope->factor},
-        {"original_max_position_embeddings", &rope->original_length},
-        {"low_freq_factor", &rope->low_frequency_factor},
-        {"high_freq_factor", &rope->high_frequency_factor},
-        {"beta_fast", &rope->beta_fast},
-        {"beta_slow", &rope->beta_slow},
-        {"attention_factor", &rope->attention_factor},
-        {"mscale", &rope->mscale},
-        {"mscale_all_dim", &rope->mscale_all_dim},
-        {"partial_rotary_factor", &rope->partial},
-        {"llama_4_scaling_beta", &r->facts->temperature},
-    };
-    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
-        if (strcmp(reals[i].name, r->key) == 0)
-            return read_real(r, reals[i].value);
-    if (strcmp(r->key, "rope_type") == 0 || strcmp(r->key, "type") == 0)
-        return is_null(r) ? TSR_OK : tsr__json_string(&r->json, sizeof rope->type, rope->type);
-    if (strcmp(r->key, "truncate") == 0)
-        return read_bool(r, &rope->truncate);
-    if (strcmp(r->key, "short_factor") == 0)
-        return read_divisors(r, rope->short_divisors, &rope->short_count);
-    if (strcmp(r->key, "long_factor") == 0)
-        return read_divisors(r, rope->long_divisors, &rope->long_count);
-    if (strcmp(r->key, "full_attention") == 0 && tsr__json_peek(&r->json) == '{')
-        return read_rope(r);
-    if (strcmp(r->key, "sliding_attention") == 0 && tsr__json_peek(&r->json) == '{')
-        return read_window_rope(r);
-    return tsr__json_skip(&r->json);
-}
-
-/* Reads the rotary positions of layers with a window, of which only the base may differ. */
-static tsr_status read_window_rope(config_reader *r)
-{
-    bool more = false;
-    TSR__TRY(tsr__json_enter(&r->json, '{'));
-    for (;;) {
-        TSR__TRY(tsr__json_member(&r->json, r->key, &more));
-        if (!more)
-            return TSR_OK;
-        TSR__TRY(strcmp(r->key, "rope_theta") == 0 ? read_real(r, &r->facts->window_theta)
-                                                   : tsr__json_skip(&r->json));
-    }
-}
-
-static tsr_status read_rope(config_reader *r)
-{
-    bool more = false;
-    if (is_null(r))
-        return TSR_OK;
-    TSR__TRY(tsr__json_enter(&r->json, '{'));
-    for (;;) {
-        TSR__TRY(tsr__json_member(&r->json, r->key, &more));
-        if (!more)
-            return TSR_OK;
-        TSR__TRY(read_rope_member(r));
-    }
-}
-
 /* Members ------------------------------------------------------------------------------------ */
 
-/* Refuses a model in which this member is true, because no supported family computes it. */
-static tsr_status refuse_if_set(config_reader *r)
+tsr_status tsr__config_refuse_if_set(tsr__config_reader *r)
 {
     int set = 0;
     const size_t at = r->json.at;
-    TSR__TRY(read_bool(r, &set));
+    TSR__TRY(tsr__config_read_bool(r, &set));
     if (set != 1)
         return TSR_OK;
     (void)tsr__json_fail(&r->json, at, "%s = true is not supported", r->key);
     return TSR_ERR_UNSUPPORTED;
 }
 
-/* Returns whether the member that is being read has this name. A family may lack the name. */
-static bool is_key(const config_reader *r, const char *name)
-{
-    return name && strcmp(name, r->key) == 0;
-}
-
-static tsr_status read_number(config_reader *r, bool *known)
+static tsr_status read_number(tsr__config_reader *r, bool *known)
 {
     tsr__facts *facts = r->facts;
     const tsr__config_keys *keys = facts->family->keys;
@@ -350,55 +154,55 @@ static tsr_status read_number(config_reader *r, bool *known)
     *known = true;
     for (size_t i = 0; facts->family->latent && i < sizeof latents / sizeof *latents; i++)
         if (strcmp(latents[i].name, r->key) == 0)
-            return read_integer(r, latents[i].value);
+            return tsr__config_read_integer(r, latents[i].value);
     if (facts->family->hf_rotary_dim && strcmp(r->key, "rotary_dim") == 0)
-        return read_integer(r, &facts->rotary_dim);
+        return tsr__config_read_integer(r, &facts->rotary_dim);
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
-        if (is_key(r, integers[i].name))
-            return read_integer(r, integers[i].value);
+        if (tsr__config_is_key(r, integers[i].name))
+            return tsr__config_read_integer(r, integers[i].value);
     for (size_t i = 0; i < sizeof reals / sizeof *reals; i++)
         if (reals[i].value && strcmp(reals[i].name, r->key) == 0)
-            return read_real(r, reals[i].value);
+            return tsr__config_read_real(r, reals[i].value);
     *known = false;
     return TSR_OK;
 }
 
-static tsr_status read_switch(config_reader *r, bool *known)
+static tsr_status read_switch(tsr__config_reader *r, bool *known)
 {
     tsr__facts *facts = r->facts;
     *known = true;
     if (strcmp(r->key, "tie_word_embeddings") == 0)
-        return read_bool(r, &facts->tied);
+        return tsr__config_read_bool(r, &facts->tied);
     if (strcmp(r->key, "use_sliding_window") == 0)
-        return read_bool(r, &facts->use_window);
+        return tsr__config_read_bool(r, &facts->use_window);
     if (strcmp(r->key, "mlp_bias") == 0)
-        return read_bool(r, &facts->mlp_bias);
+        return tsr__config_read_bool(r, &facts->mlp_bias);
     if (strcmp(r->key, "attention_bias") == 0) {
         const tsr__attention_bias means = facts->family->attention_bias;
         if (means == TSR__ATTENTION_BIAS_IGNORED)
             return tsr__json_skip(&r->json);
-        TSR__TRY(read_bool(r, &facts->qkv_bias));
+        TSR__TRY(tsr__config_read_bool(r, &facts->qkv_bias));
         if (means == TSR__ATTENTION_BIAS_ALL)
             facts->output_bias = facts->qkv_bias;
         return TSR_OK;
     }
     if (strcmp(r->key, "qkv_bias") == 0 &&
         facts->family->attention_bias == TSR__ATTENTION_BIAS_IGNORED)
-        return read_bool(r, &facts->qkv_bias);
+        return tsr__config_read_bool(r, &facts->qkv_bias);
     if (strcmp(r->key, "use_qk_norm") == 0 && facts->family->qk_norm_varies)
-        return read_bool(r, &facts->qk_norm);
+        return tsr__config_read_bool(r, &facts->qk_norm);
     if (facts->family->keys->bias && strcmp(r->key, facts->family->keys->bias) == 0) {
-        TSR__TRY(read_bool(r, &facts->qkv_bias));
+        TSR__TRY(tsr__config_read_bool(r, &facts->qkv_bias));
         facts->norm_bias = facts->output_bias = facts->mlp_bias = facts->qkv_bias;
         return TSR_OK;
     }
     if (facts->family->sizes_by_layers && strcmp(r->key, "use_double_wide_mlp") == 0)
-        return read_bool(r, &facts->double_wide);
+        return tsr__config_read_bool(r, &facts->double_wide);
     if (facts->family->sizes_by_layers && strcmp(r->key, "attention_k_eq_v") == 0)
-        return read_bool(r, &facts->keys_as_values);
+        return tsr__config_read_bool(r, &facts->keys_as_values);
     if (strcmp(r->key, "scale_attn_by_inverse_layer_idx") == 0 ||
         strcmp(r->key, "add_cross_attention") == 0)
-        return refuse_if_set(r);
+        return tsr__config_refuse_if_set(r);
     if (strcmp(r->key, "clip_qkv") == 0 && tsr__json_peek(&r->json) != 'n') {
         (void)tsr__json_fail(&r->json, r->json.at, "clip_qkv is not supported");
         return TSR_ERR_UNSUPPORTED;
@@ -407,112 +211,10 @@ static tsr_status read_switch(config_reader *r, bool *known)
     return TSR_OK;
 }
 
-/* Reads the name of the function that gives experts their scores. */
-static tsr_status read_gating(config_reader *r)
-{
-    char name[64];
-    const size_t at = r->json.at;
-    if (is_null(r))
-        return TSR_OK;
-    TSR__TRY(tsr__json_string(&r->json, sizeof name, name));
-    if (strcmp(name, "sigmoid") == 0 || strcmp(name, "softmax") == 0) {
-        r->facts->experts.gating =
-            *name == 's' && name[1] == 'i' ? TSR_GATING_SIGMOID : TSR_GATING_SOFTMAX;
-        return TSR_OK;
-    }
-    const bool clean = !tsr__name_problem(name, strlen(name));
-    (void)tsr__json_fail(
-        &r->json, at, "gating function '%s' of experts is not supported; softmax and sigmoid are",
-        clean ? name : "?");
-    return TSR_ERR_UNSUPPORTED;
-}
-
-/* Reads how groups of experts are chosen. */
-static tsr_status read_group_rule(config_reader *r)
-{
-    char name[64];
-    if (is_null(r))
-        return TSR_OK;
-    TSR__TRY(tsr__json_string(&r->json, sizeof name, name));
-    r->facts->experts.groups_by_largest = strcmp(name, "group_limited_greedy") == 0;
-    return TSR_OK;
-}
-
-static tsr_status read_experts(config_reader *r, bool *known)
-{
-    tsr__expert_facts *e = &r->facts->experts;
-    const tsr__expert_keys *keys = r->facts->family->expert_keys;
-    *known = keys != NULL;
-    if (!keys)
-        return TSR_OK;
-    const struct {
-        const char *name;
-        int64_t *value;
-    } integers[] = {
-        {keys->count, &e->count},
-        {keys->hidden, &e->hidden},
-        {keys->shared_hidden, &e->shared_hidden},
-        {keys->shared_count, &e->shared_count},
-        {keys->used ? keys->used : "num_experts_per_tok", &e->used},
-        {"n_group", &e->groups},
-        {"topk_group", &e->groups_used},
-        {keys->first_dense, &e->first_dense},
-        {keys->dense_layers ? "decoder_sparse_step" : NULL, &e->period},
-    };
-    for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
-        if (is_key(r, integers[i].name))
-            return read_integer(r, integers[i].value);
-    if (is_key(r, "routed_scaling_factor"))
-        return read_real(r, &e->scale);
-    if (is_key(r, "swiglu_limit"))
-        return read_real(r, &e->limit);
-    if (is_key(r, keys->normalise))
-        return read_bool(r, &e->normalise);
-    if (is_key(r, keys->enabled))
-        return read_bool(r, &e->enabled);
-    if (is_key(r, keys->choice_bias))
-        return read_bool(r, &e->choice_bias);
-    if (is_key(r, keys->dense_layers))
-        return read_dense_layers(r);
-    if (is_key(r, keys->gating))
-        return read_gating(r);
-    if (is_key(r, keys->group_rule))
-        return read_group_rule(r);
-    *known = false;
-    return TSR_OK;
-}
-
-static tsr_status read_delta_net(config_reader *r, bool *known)
-{
-    tsr__delta_facts *d = &r->facts->delta;
-    const struct {
-        const char *name;
-        int64_t *value;
-    } integers[] = {
-        {"linear_num_key_heads", &d->key_heads},
-        {"linear_num_value_heads", &d->heads},
-        {"linear_key_head_dim", &d->key_dim},
-        {"linear_value_head_dim", &d->value_dim},
-        {"linear_conv_kernel_dim", &d->taps},
-        {"full_attention_interval", &d->period},
-        {r->facts->family->hf_next_layers, &r->facts->next_layers},
-    };
-    *known = r->facts->family->delta_keys != NULL;
-    for (size_t i = 0; *known && i < sizeof integers / sizeof *integers; i++)
-        if (is_key(r, integers[i].name))
-            return read_integer(r, integers[i].value);
-    if (*known && is_key(r, "attn_output_gate"))
-        return read_bool(r, &r->facts->output_gate);
-    *known = false;
-    return TSR_OK;
-}
-
-static tsr_status read_member(config_reader *r)
+static tsr_status read_member(tsr__config_reader *r)
 {
     bool known = false;
-    TSR__TRY(read_experts(r, &known));
-    if (!known)
-        TSR__TRY(read_delta_net(r, &known));
+    TSR__TRY(tsr__config_read_part(r, &known));
     if (!known)
         TSR__TRY(read_number(r, &known));
     if (!known)
@@ -521,22 +223,16 @@ static tsr_status read_member(config_reader *r)
         return TSR_OK;
     if (strcmp(r->key, r->facts->family->keys->activation) == 0)
         return read_activation(r);
-    if (strcmp(r->key, "rope_scaling") == 0 || strcmp(r->key, "rope_parameters") == 0)
-        return read_rope(r);
     if (strcmp(r->key, "eos_token_id") == 0)
         return read_end_tokens(r);
-    if (strcmp(r->key, "layer_types") == 0)
-        return read_layer_types(r);
-    if (strcmp(r->key, "no_rope_layers") == 0)
-        return read_no_rope(r);
     return tsr__json_skip(&r->json);
 }
 
-static tsr_status read_members(config_reader *r, tsr_status (*read)(config_reader *));
-static tsr_status read_inner_type(config_reader *r);
+static tsr_status read_members(tsr__config_reader *r, tsr_status (*read)(tsr__config_reader *));
+static tsr_status read_inner_type(tsr__config_reader *r);
 
 /* Reads the type only, in a first pass, because the names of the other members depend on it. */
-static tsr_status read_type(config_reader *r)
+static tsr_status read_type(tsr__config_reader *r)
 {
     if (strcmp(r->key, "text_config") == 0 && tsr__json_peek(&r->json) == '{')
         return read_members(r, read_inner_type);
@@ -544,7 +240,7 @@ static tsr_status read_type(config_reader *r)
                                              : tsr__json_skip(&r->json);
 }
 
-static tsr_status read_inner_type(config_reader *r)
+static tsr_status read_inner_type(tsr__config_reader *r)
 {
     return strcmp(r->key, "model_type") == 0
                ? tsr__json_string(&r->json, sizeof r->inner_type, r->inner_type)
@@ -552,23 +248,23 @@ static tsr_status read_inner_type(config_reader *r)
 }
 
 /* Reads a member of a configuration that has the text model's inside. */
-static tsr_status read_outer_member(config_reader *r)
+static tsr_status read_outer_member(tsr__config_reader *r)
 {
     if (strcmp(r->key, "text_config") == 0)
         return read_members(r, read_member);
     if (strcmp(r->key, "tie_word_embeddings") == 0)
-        return read_bool(r, &r->facts->tied);
+        return tsr__config_read_bool(r, &r->facts->tied);
     if (strcmp(r->key, "bos_token_id") == 0)
-        return read_integer(r, &r->facts->bos);
+        return tsr__config_read_integer(r, &r->facts->bos);
     return strcmp(r->key, "eos_token_id") == 0 ? read_end_tokens(r) : tsr__json_skip(&r->json);
 }
 
-static tsr_status read_end_member(config_reader *r)
+static tsr_status read_end_member(tsr__config_reader *r)
 {
     return strcmp(r->key, "eos_token_id") == 0 ? read_end_tokens(r) : tsr__json_skip(&r->json);
 }
 
-static tsr_status read_object(config_reader *r, tsr_status (*read)(config_reader *))
+static tsr_status read_object(tsr__config_reader *r, tsr_status (*read)(tsr__config_reader *))
 {
     r->json.at = 0;
     TSR__TRY(read_members(r, read));
@@ -576,7 +272,7 @@ static tsr_status read_object(config_reader *r, tsr_status (*read)(config_reader
 }
 
 /* Reads an object: calls `read` for each member, whose key is r->key. */
-static tsr_status read_members(config_reader *r, tsr_status (*read)(config_reader *))
+static tsr_status read_members(tsr__config_reader *r, tsr_status (*read)(tsr__config_reader *))
 {
     bool more = false;
     TSR__TRY(tsr__json_enter(&r->json, '{'));
@@ -588,7 +284,7 @@ static tsr_status read_members(config_reader *r, tsr_status (*read)(config_reade
     }
 }
 
-static tsr_status read_config(config_reader *r)
+static tsr_status read_config(tsr__config_reader *r)
 {
     char names[TSR__FAMILY_NAMES];
     TSR__TRY(read_object(r, read_type));
@@ -608,15 +304,15 @@ static tsr_status read_config(config_reader *r)
     return read_object(r, read_member);
 }
 
-static tsr_status read_generation_config(config_reader *r)
+static tsr_status read_generation_config(tsr__config_reader *r)
 {
     return read_object(r, read_end_member);
 }
 
 /* Files -------------------------------------------------------------------------------------- */
 
-static tsr_status read_file(config_reader *r, const char *path, const char *what,
-                            tsr_status (*read)(config_reader *))
+static tsr_status read_file(tsr__config_reader *r, const char *path, const char *what,
+                            tsr_status (*read)(tsr__config_reader *))
 {
     tsr__file file;
     char *text = NULL;
@@ -636,7 +332,7 @@ static tsr_status read_file(config_reader *r, const char *path, const char *what
     return status;
 }
 
-static tsr_status read_files(config_reader *r)
+static tsr_status read_files(tsr__config_reader *r)
 {
     TSR__TRY(read_file(r, r->files->config, "config.json", read_config));
     char *path = tsr__path_join(r->files->folder, "generation_config.json");
@@ -669,15 +365,19 @@ static void count_next_layers(const tsr__model_files *files, tsr__facts *facts)
 
 tsr_status tsr__facts_read_json(const tsr__model_files *files, tsr__facts *out)
 {
-    config_reader *r = tsr__calloc(1, sizeof *r);
+    tsr__config_reader *r = tsr__calloc(1, sizeof *r);
     if (!r)
         return TSR_ERR_NO_MEMORY;
     r->files = files;
     r->facts = out;
     out->file = "config.json";
     tsr_status status = read_files(r);
-    if (status == TSR_OK)
+    if (status == TSR_OK) {
         count_next_layers(files, out);
+        tsr__facts_take_attention_layers(out);
+    }
+    if (status == TSR_OK && out->family->adjusted_hidden)
+        status = tsr__facts_adjust_hidden(out);
     if (status == TSR_OK && out->family->multipliers && out->attention_scale == TSR__UNSET)
         out->attention_scale = 1;
     tsr__free(r);

@@ -98,10 +98,23 @@ const tsr_model_layer *tsr__config_rotary_layer(const tsr_model_config *config)
     return found ? found : tsr__config_layer(config, 0);
 }
 
+bool tsr__layer_has_state(const tsr_model_layer *layer)
+{
+    return layer->delta_net || layer->conv_taps > 0;
+}
+
+bool tsr__config_has_states(const tsr_model_config *config)
+{
+    for (int i = 0; i < config->layers; i++)
+        if (tsr__layer_has_state(tsr__config_layer(config, i)))
+            return true;
+    return false;
+}
+
 const tsr_model_layer *tsr__config_attention_layer(const tsr_model_config *config)
 {
     for (int i = 0; i < config->layers; i++)
-        if (!tsr__config_layer(config, i)->delta_net)
+        if (!tsr__layer_has_state(tsr__config_layer(config, i)))
             return tsr__config_layer(config, i);
     return NULL;
 }
@@ -129,7 +142,7 @@ const tsr_model_layer *tsr__config_layer(const tsr_model_config *config, int lay
 {
     if (config && tsr__config_is_next(config, layer)) {
         layer = config->layers - 1;
-        while (layer > 0 && tsr__config_layer(config, layer)->delta_net)
+        while (layer > 0 && tsr__layer_has_state(tsr__config_layer(config, layer)))
             layer--;
     }
     if (!config || layer < 0 || layer >= config->layers)

@@ -1,5 +1,5 @@
 /* Converts tensors that are made of several weights, or whose rows or columns are in another order
- * than in the source: those of delta nets. */
+ * than in the source: those of delta nets and short convolutions. */
 #include <math.h>
 #include <string.h>
 

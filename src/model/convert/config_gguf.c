@@ -77,8 +77,23 @@ static tsr_status put_sizes_by_layers(put *p, const tsr_model_config *c)
     return TSR_OK;
 }
 
+/* Puts which layers have short convolutions: those without kv heads. */
+static tsr_status put_short_convs(put *p, const tsr_model_config *c)
+{
+    int taps = 0;
+    TSR__TRY(tsr__gguf_put_array(p->writer, key_of(p, "attention.head_count_kv"), TSR__GGUF_I32,
+                                 (uint64_t)c->layers));
+    for (int i = 0; i < c->layers; i++) {
+        const tsr_model_layer *layer = tsr__config_layer(c, i);
+        TSR__TRY(tsr__gguf_put_element_bits(p->writer, (uint32_t)layer->kv_heads));
+        taps = layer->conv_taps > 0 ? layer->conv_taps : taps;
+    }
+    return taps > 0 ? put_integer(p, "shortconv.l_cache", taps) : TSR_OK;
+}
+
 static tsr_status put_sizes(put *p, const tsr_model_config *c)
 {
+    const bool short_convs = tsr__family_by_name(p->family)->short_convs;
     const bool by_layers = tsr__family_by_name(p->family)->sizes_by_layers;
     const tsr_model_layer *layer =
         by_layers ? tsr__config_full_layer(c) : tsr__config_usual_layer(c);
@@ -94,7 +109,7 @@ static tsr_status put_sizes(put *p, const tsr_model_config *c)
         {by_layers ? NULL : "feed_forward_length",
          layer->hidden > 0 ? layer->hidden : layer->experts->hidden},
         {"attention.head_count", layer->heads},
-        {by_layers ? NULL : "attention.head_count_kv", latent ? 1 : layer->kv_heads},
+        {by_layers || short_convs ? NULL : "attention.head_count_kv", latent ? 1 : layer->kv_heads},
         {"attention.key_length",
          latent ? latent->kv_lora_rank + latent->rope_dim : layer->head_dim},
         {"attention.value_length", latent ? latent->kv_lora_rank : layer->head_dim},
@@ -107,6 +122,8 @@ static tsr_status put_sizes(put *p, const tsr_model_config *c)
         TSR__TRY(put_latent(p, latent, layer->head_dim));
     if (by_layers)
         TSR__TRY(put_sizes_by_layers(p, c));
+    if (short_convs)
+        TSR__TRY(put_short_convs(p, c));
     if (tsr__config_window(c, &window) >= 0)
         TSR__TRY(put_integer(p, "attention.sliding_window", window));
     return put_real(p,
@@ -231,6 +248,24 @@ static tsr_status put_sections(put *p, int64_t pairs)
     return TSR_OK;
 }
 
+/* Returns whether layers period − 1, 2 · period − 1, … are those without a delta net. */
+static bool is_periodic(const tsr_model_config *c, int period)
+{
+    for (int i = 0; i < c->layers; i++)
+        if ((tsr__config_layer(c, i)->delta_net != NULL) != ((i + 1) % period != 0))
+            return false;
+    return true;
+}
+
+static tsr_status put_recurrent_layers(put *p, const tsr_model_config *c)
+{
+    TSR__TRY(tsr__gguf_put_array(p->writer, key_of(p, "attention.recurrent_layers"), TSR__GGUF_BOOL,
+                                 (uint64_t)c->layers));
+    for (int i = 0; i < c->layers; i++)
+        TSR__TRY(tsr__gguf_put_element_bool(p->writer, tsr__config_layer(c, i)->delta_net != NULL));
+    return TSR_OK;
+}
+
 /* Puts the sizes of delta nets. GGUF files have either a period or a list of the layers that have
  * them. */
 static tsr_status put_delta_nets(put *p, const tsr_model_config *c, const tsr__family *family)
@@ -243,7 +278,8 @@ static tsr_status put_delta_nets(put *p, const tsr_model_config *c, const tsr__f
         return TSR_OK;
     while (period <= c->layers && tsr__config_layer(c, period - 1)->delta_net)
         period++;
-    TSR__TRY(put_integer(p, "full_attention_interval", period));
+    TSR__TRY(is_periodic(c, period) ? put_integer(p, "full_attention_interval", period)
+                                    : put_recurrent_layers(p, c));
     if (!net)
         return TSR_OK;
     const struct {

@@ -392,6 +392,29 @@ static void print_delta_nets(tsr__json_writer *w, const tsr_model_config *c,
     print_integer(w, "linear_conv_kernel_dim", net->taps);
 }
 
+/* Prints which layers have short convolutions, and that sizes of MLPs are not to be adjusted. */
+static void print_short_convs(tsr__json_writer *w, const tsr_model_config *c,
+                              const tsr__family *family)
+{
+    int taps = 0;
+    print_key(w, "layer_types");
+    for (int i = 0; i < c->layers; i++) {
+        const int own = tsr__config_layer(c, i)->conv_taps;
+        tsr__json_print(w, "%s\"%s\"", i == 0 ? "[" : ", ", own > 0 ? "conv" : "full_attention");
+        taps = own > 0 ? own : taps;
+    }
+    tsr__json_print(w, "]");
+    print_bool(w, "conv_bias", false);
+    if (taps > 0)
+        print_integer(w, "conv_L_cache", taps);
+    if (!family->adjusted_hidden)
+        return;
+    print_integer(w, "block_ff_dim", tsr__config_usual_layer(c)->hidden);
+    print_bool(w, "block_auto_adjust_ff_dim", false);
+    print_integer(w, "block_multiple_of", 1);
+    print_real(w, "block_ffn_dim_multiplier", 1);
+}
+
 /* Prints that experts are in MXFP4, and all else is not. */
 static void print_mxfp4(tsr__json_writer *w)
 {
@@ -454,6 +477,8 @@ void tsr__config_print(const tsr_model_config *c, tsr_dtype dtype, bool mxfp4, t
         print_experts(w, c, family->expert_keys);
     if (family->delta_keys)
         print_delta_nets(w, c, family);
+    if (family->short_convs)
+        print_short_convs(w, c, family);
     if (family->qk_norm_varies)
         print_bool(w, "use_qk_norm", layer->qk_norm != TSR_QK_NORM_NONE);
     if (mxfp4)

@@ -178,8 +178,9 @@ static tsr_status find_weights(tsr__conversion *c, int layer, const char *name,
     return TSR_OK;
 }
 
-/* Adds the tensor of the destination that holds a parameter of a delta net. */
-static tsr_status plan_delta_net(tsr__conversion *c, int layer, const tsr__parameter *p)
+/* Adds the tensor of the destination that holds a parameter of a delta net or of a short
+ * convolution. */
+static tsr_status plan_assembled(tsr__conversion *c, int layer, const tsr__parameter *p)
 {
     tsr__converted t = {.layer = layer};
     tsr__weight to;
@@ -216,8 +217,8 @@ static tsr_status plan_parameter(tsr__conversion *c, int layer, const tsr__param
         TSR__TRY(plan_expert(c, layer, p, e));
     if (p->experts > 0)
         return TSR_OK;
-    if (strncmp(p->ours, "delta_net.", 10) == 0)
-        return plan_delta_net(c, layer, p);
+    if (strncmp(p->ours, "delta_net.", 10) == 0 || strncmp(p->ours, "short_conv.", 11) == 0)
+        return plan_assembled(c, layer, p);
     TSR__TRY(tsr__weight_find(c->source, layer, p->ours, &from));
     TSR__TRY(tsr__weight_place(&c->target, layer, p->ours, 0, &to, t.name));
     if (to.first_row > 0)

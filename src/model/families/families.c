@@ -14,7 +14,8 @@ static const tsr__family *const families[] = {
     &tsr__family_glm4_moe,      &tsr__family_granitemoe,  &tsr__family_minimax_m2,
     &tsr__family_qwen3_next,    &tsr__family_qwen3_5,     &tsr__family_qwen3_5_moe,
     &tsr__family_deepseek_v3,   &tsr__family_deepseek_v2, &tsr__family_kimi_k2,
-    &tsr__family_glm4_moe_lite, &tsr__family_gemma4,
+    &tsr__family_glm4_moe_lite, &tsr__family_gemma4,      &tsr__family_lfm2,
+    &tsr__family_lfm2_moe,
 };
 #define FAMILIES ((int)(sizeof families / sizeof *families))
 

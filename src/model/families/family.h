@@ -129,6 +129,8 @@ typedef struct tsr__family {
      * NULL: none. */
     const struct tsr__family *gguf_softmax;
     const tsr__delta_keys *delta_keys; /* NULL: no layer has a delta net */
+    bool short_convs;                  /* layers of the type "conv" have a short convolution */
+    bool adjusted_hidden; /* config.json has the size of MLPs before an adjustment, as in LFM2 */
     /* The key of config.json for the number of layers that predict further tokens. NULL: there are
      * none, or they are left out. */
     const char *hf_next_layers;
@@ -144,7 +146,7 @@ extern const tsr__family tsr__family_llama, tsr__family_mistral, tsr__family_qwe
     tsr__family_qwen2_moe, tsr__family_olmoe, tsr__family_glm4_moe, tsr__family_granitemoe,
     tsr__family_minimax_m2, tsr__family_qwen3_next, tsr__family_qwen3_5, tsr__family_qwen3_5_moe,
     tsr__family_deepseek_v3, tsr__family_deepseek_v2, tsr__family_kimi_k2,
-    tsr__family_glm4_moe_lite, tsr__family_gemma4;
+    tsr__family_glm4_moe_lite, tsr__family_gemma4, tsr__family_lfm2, tsr__family_lfm2_moe;
 
 /* What all descendants of Llama have in common (llama.c). */
 extern const tsr__config_keys tsr__llama_keys;
@@ -163,6 +165,13 @@ extern const tsr__weight_name tsr__llama_outside[], tsr__llama_inside[];
     {"mlp.gate", "mlp.gate_proj", "ffn_gate"}, {"mlp.up", "mlp.up_proj", "ffn_up"},                \
     {                                                                                              \
         "mlp.down", "mlp.down_proj", "ffn_down"                                                    \
+    }
+/* The rows of all Gemmas. */
+#define TSR__GEMMA_NAMES                                                                           \
+    TSR__LLAMA_ATTENTION_NAMES, {"post_norm1", "post_attention_layernorm", "post_attention_norm"}, \
+        {"norm2", "pre_feedforward_layernorm", "ffn_norm"}, TSR__LLAMA_MLP_NAMES,                  \
+    {                                                                                              \
+        "post_norm2", "post_feedforward_layernorm", "post_ffw_norm"                                \
     }
 /* The rows of experts of most families (qwen3_moe.c), and of Mixtral's descendants. */
 #define TSR__EXPERT_NAMES                                                                          \

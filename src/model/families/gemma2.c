@@ -14,19 +14,7 @@ const tsr__config_keys tsr__gemma_keys = {
 };
 
 const tsr__weight_name tsr__gemma_inside[] = {
-    {"norm1", "input_layernorm", "attn_norm"},
-    {"attention.q", "self_attn.q_proj", "attn_q"},
-    {"attention.k", "self_attn.k_proj", "attn_k"},
-    {"attention.v", "self_attn.v_proj", "attn_v"},
-    {"attention.q_norm", "self_attn.q_norm", "attn_q_norm"},
-    {"attention.k_norm", "self_attn.k_norm", "attn_k_norm"},
-    {"attention.o", "self_attn.o_proj", "attn_output"},
-    {"post_norm1", "post_attention_layernorm", "post_attention_norm"},
-    {"norm2", "pre_feedforward_layernorm", "ffn_norm"},
-    {"mlp.gate", "mlp.gate_proj", "ffn_gate"},
-    {"mlp.up", "mlp.up_proj", "ffn_up"},
-    {"mlp.down", "mlp.down_proj", "ffn_down"},
-    {"post_norm2", "post_feedforward_layernorm", "post_ffw_norm"},
+    TSR__GEMMA_NAMES,
     {NULL, NULL, NULL},
 };
 

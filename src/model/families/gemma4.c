@@ -28,18 +28,7 @@ static const tsr__weight_name outside[] = {
 };
 
 static const tsr__weight_name inside[] = {
-    {"norm1", "input_layernorm", "attn_norm"},
-    {"attention.q", "self_attn.q_proj", "attn_q"},
-    {"attention.k", "self_attn.k_proj", "attn_k"},
-    {"attention.v", "self_attn.v_proj", "attn_v"},
-    {"attention.q_norm", "self_attn.q_norm", "attn_q_norm"},
-    {"attention.k_norm", "self_attn.k_norm", "attn_k_norm"},
-    {"attention.o", "self_attn.o_proj", "attn_output"},
-    {"post_norm1", "post_attention_layernorm", "post_attention_norm"},
-    {"norm2", "pre_feedforward_layernorm", "ffn_norm"},
-    {"mlp.gate", "mlp.gate_proj", "ffn_gate"},
-    {"mlp.up", "mlp.up_proj", "ffn_up"},
-    {"mlp.down", "mlp.down_proj", "ffn_down"},
+    TSR__GEMMA_NAMES,
     {"mlp_norm", "post_feedforward_layernorm_1", "post_ffw_norm_1"},
     {"mlp.norm", "pre_feedforward_layernorm_2", "pre_ffw_norm_2"},
     {"mlp.router", "router.proj", "ffn_gate_inp"},
@@ -49,7 +38,6 @@ static const tsr__weight_name inside[] = {
     {"mlp.experts.up.weight", "experts.gate_up_proj", "ffn_gate_up_exps.weight"},
     {"mlp.experts.down.weight", "experts.down_proj", "ffn_down_exps.weight"},
     {"experts_norm", "post_feedforward_layernorm_2", "post_ffw_norm_2"},
-    {"post_norm2", "post_feedforward_layernorm", "post_ffw_norm"},
     {"end.gate", "per_layer_input_gate", "inp_gate"},
     {"end.out", "per_layer_projection", "proj"},
     {"end.norm", "post_per_layer_input_norm", "post_norm"},

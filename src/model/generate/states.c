@@ -1,4 +1,5 @@
-/* States of delta nets: which of them a generator's cache keeps, and going back to them. */
+/* States of delta nets and short convolutions: which of them a generator's cache keeps, and going
+ * back to them. */
 #include "base/error.h"
 #include "gpu/internal.h"
 #include "model/config/config.h"
@@ -7,8 +8,7 @@
 
 bool tsr__generator_has_states(const tsr_model *model)
 {
-    int first;
-    return tsr__config_delta_net(model->config, &first) != NULL;
+    return tsr__config_has_states(model->config);
 }
 
 void tsr__generator_take_back(tsr_generator *g, int number, int64_t length)

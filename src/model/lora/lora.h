@@ -15,7 +15,7 @@
 #include "model/weights/weights.h"
 #include "tessera/lora.h"
 
-#define TSR__LORA_TARGETS 20
+#define TSR__LORA_TARGETS 24
 #define TSR__LORA_MAX_ALPHA 1e30 /* scales are f32 */
 
 /* A weight that can have an adapter. */

@@ -35,6 +35,8 @@ static double head_in_layers(const tsr_model_config *c)
         if (net)
             sum +=
                 (double)(2 * net->key_heads * net->key_dim + net->heads * (3 * net->value_dim + 2));
+        if (layer->conv_taps > 0)
+            sum += 4 * (double)c->width;
         sum += heads * (double)layer->head_dim +
                (e ? 3 * (double)(e->used * e->hidden + e->shared_hidden) + (double)e->count : 0) +
                (e && !e->beside_mlp ? 0 : (double)((layer->gated ? 3 : 2) * layer->hidden));

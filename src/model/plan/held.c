@@ -43,6 +43,8 @@ static tsr__weight_part part_of(const tsr__planned *item, const tsr__plan_share 
     if (starts(ours, "delta_net.")) {
         unit = delta_unit(ours, layer->delta_net);
         *(starts(ours, "delta_net.o.") ? &columns : &rows) = unit > 0 ? &s->key_heads : NULL;
+    } else if (starts(ours, "short_conv.")) {
+        *(starts(ours, "short_conv.o.") ? &columns : &rows) = &s->key_heads;
     } else if (starts(ours, "attention.q.") || starts(ours, "attention.gate.") ||
                starts(ours, "attention.q_b.") || (whole && starts(ours, "attention.q_norm."))) {
         rows = &s->heads;
@@ -138,10 +140,12 @@ void tsr__plan_add_item(const tsr__kept *kept, const tsr__planned *item, const t
         out->token_parameters += (uint64_t)llround((double)elements * used);
         return;
     }
-    *(is_norm(item->ours)                                                    ? &out->norm_bytes
-      : is_embedding || is_table                                             ? &out->embedding_bytes
-      : starts(item->ours, "attention.") || starts(item->ours, "delta_net.") ? &out->attention_bytes
-      : starts(item->ours, "mlp.") || starts(item->ours, "end.")             ? &out->mlp_bytes
+    *(is_norm(item->ours)        ? &out->norm_bytes
+      : is_embedding || is_table ? &out->embedding_bytes
+      : starts(item->ours, "attention.") || starts(item->ours, "delta_net.") ||
+              starts(item->ours, "short_conv.")
+          ? &out->attention_bytes
+      : starts(item->ours, "mlp.") || starts(item->ours, "end.") ? &out->mlp_bytes
                                                                  : &out->head_bytes) += bytes;
     out->weight_bytes += bytes;
     /* A token reads only one row of a table of embeddings or positions, so token_bytes leaves out
@@ -154,9 +158,13 @@ void tsr__plan_add_item(const tsr__kept *kept, const tsr__planned *item, const t
     out->token_parameters += item->ndim == 2 ? (uint64_t)llround((double)elements * used) : 0;
 }
 
-/* The bytes that a sequence's state has for one key head of a delta net. */
-static uint64_t state_bytes(const tsr_model_delta_net *net)
+/* The bytes that a sequence's state has for one key head of a delta net, or one feature of a short
+ * convolution. */
+static uint64_t state_bytes(const tsr_model_layer *layer)
 {
+    const tsr_model_delta_net *net = layer->delta_net;
+    if (!net)
+        return (uint64_t)(layer->conv_taps - 1) * sizeof(float);
     const int64_t each = net->heads / net->key_heads,
                   inputs = (2 * net->key_dim + each * net->value_dim) * (net->taps - 1);
     return (uint64_t)(inputs + each * net->key_dim * net->value_dim) * sizeof(float);
@@ -165,12 +173,11 @@ static uint64_t state_bytes(const tsr_model_delta_net *net)
 uint64_t tsr__plan_cache_bytes(const tsr_model_config *c, const tsr_model_plan_params *p, int layer,
                                const tsr__plan_share *s)
 {
-    const tsr_model_delta_net *net = tsr__config_layer(c, layer)->delta_net;
     if (p->context == 0 || tsr__config_layer(c, layer)->shared_keys)
         return 0;
-    if (net)
+    if (tsr__layer_has_state(tsr__config_layer(c, layer)))
         return (uint64_t)tsr__generator_state_slots(p->sequences, p->draft_tokens, p->snapshots) *
-               s->key_heads.count * state_bytes(net);
+               s->key_heads.count * state_bytes(tsr__config_layer(c, layer));
     const int64_t page = p->context < TSR__PAGE_TOKENS ? p->context : TSR__PAGE_TOKENS,
                   tokens = p->sequences * ((p->context + page - 1) / page) * page;
     const tsr_model_latent *latent = tsr__config_layer(c, layer)->latent;
@@ -203,7 +210,7 @@ tsr_status tsr__plan_check_cache(const tsr_model_config *c, const tsr_model_plan
 static int attention_layer(const tsr_model_config *c, const tsr_model_rank_plan *of)
 {
     for (int i = of->first_layer; i < of->first_layer + of->layers; i++)
-        if (!tsr__config_layer(c, i)->delta_net)
+        if (!tsr__layer_has_state(tsr__config_layer(c, i)))
             return i;
     return of->first_layer;
 }
@@ -236,12 +243,11 @@ void tsr__plan_rank(const tsr__model_plan *plan, const tsr_model_plan_params *p,
     for (int i = out->first_layer; i < out->first_layer + out->layers; i++) {
         const uint64_t bytes = tsr__plan_cache_bytes(c, p, i, tsr__plan_share_of(d, rank, i));
         out->cache_bytes += bytes;
-        const tsr_model_delta_net *net = tsr__config_layer(c, i)->delta_net;
-        if (net && bytes > 0) {
+        if (tsr__layer_has_state(tsr__config_layer(c, i)) && bytes > 0) {
             out->state_bytes += bytes;
             out->used_state_bytes += (uint64_t)p->sequences *
                                      tsr__plan_share_of(d, rank, i)->key_heads.count *
-                                     state_bytes(net);
+                                     state_bytes(tsr__config_layer(c, i));
         }
     }
     out->total_bytes = out->weight_bytes + out->cache_bytes;

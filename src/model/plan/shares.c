@@ -105,7 +105,8 @@ static tsr_status divide_hidden(const tsr__kept *kept, const tsr__weights *weigh
     return TSR_OK;
 }
 
-/* Divides the heads of a kind of layer: of a delta net the key heads, with their heads. */
+/* Divides the heads of a kind of layer: of a delta net the key heads, with their heads, and of a
+ * short convolution its features. */
 static tsr_status divide_heads(const tsr__kept *kept, const tsr__weights *weights, int kind,
                                const tsr_partition_params *partition, tsr_shard_range *ranges,
                                tsr__plan_share *shares)
@@ -116,13 +117,14 @@ static tsr_status divide_heads(const tsr__kept *kept, const tsr__weights *weight
     const bool by_kv_heads = layer->kv_heads >= ranks;
     uint64_t align = 0;
     TSR__TRY(tsr__kept_align_heads(kept, weights, kind, &align));
-    TSR__TRY(divide(net           ? net->key_heads
-                    : by_kv_heads ? layer->kv_heads
-                                  : layer->heads,
+    TSR__TRY(divide(net                    ? net->key_heads
+                    : layer->conv_taps > 0 ? kept->config->width
+                    : by_kv_heads          ? layer->kv_heads
+                                           : layer->heads,
                     ranks, partition, align, ranges));
     for (int r = 0; r < ranks; r++) {
         tsr__plan_share *s = &shares[(size_t)r * (size_t)kinds];
-        if (net)
+        if (net || layer->conv_taps > 0)
             s->key_heads = ranges[r];
         else
             take_heads(layer, by_kv_heads, &ranges[r], s);

@@ -11,7 +11,7 @@
  * the MLP, or of each of `experts`; with whole experts, these are the rank's. */
 typedef struct tsr__plan_share {
     tsr_shard_range heads, kv_heads, hidden, experts, shared, vocabulary;
-    tsr_shard_range key_heads; /* of a delta net */
+    tsr_shard_range key_heads; /* of a delta net; of a short convolution, its features */
     tsr_shard_range mlp;       /* hidden features of an MLP, also of one beside experts */
     bool all_kv_heads;         /* the rank has the parameters of all kv heads */
 } tsr__plan_share;

@@ -74,6 +74,16 @@ static tsr_delta_net_params delta_net_of(const tsr_model_layer *layer, const com
                                   .output_init = &common->output_init};
 }
 
+static tsr_short_conv_params short_conv_of(const tsr_model_layer *layer,
+                                           const common_params *common)
+{
+    return (tsr_short_conv_params){.struct_size = sizeof(tsr_short_conv_params),
+                                   .taps = layer->conv_taps,
+                                   .partition = &common->heads,
+                                   .init = &common->init,
+                                   .output_init = &common->output_init};
+}
+
 static tsr_latent_attention_params latent_attention_of(const tsr_model_layer *layer,
                                                        const common_params *common)
 {
@@ -132,9 +142,13 @@ static tsr_status create_with_mixer(const tsr_model_layer *layer, const common_p
     tsr_self_attention_params attention;
     tsr_latent_attention_params latent;
     tsr_delta_net_params net;
+    tsr_short_conv_params conv;
     if (layer->delta_net) {
         net = delta_net_of(layer, common);
         block->delta_net = &net;
+    } else if (layer->conv_taps > 0) {
+        conv = short_conv_of(layer, common);
+        block->short_conv = &conv;
     } else if (layer->latent) {
         latent = latent_attention_of(layer, common);
         block->latent_attention = &latent;

@@ -114,6 +114,12 @@ tsr_status tsr__kept_align_heads(const tsr__kept *k, const tsr__weights *weights
                            (k->tiles ? 1 : net->heads / net->key_heads) * net->value_dim, of_net);
         return TSR_OK;
     }
+    if (layer->conv_taps > 0) {
+        int64_t of_conv;
+        TSR__TRY(largest_block(k, weights, kind, "short_conv.o.weight", &of_conv));
+        *out = align_units(k, k->config->width, 1, of_conv);
+        return TSR_OK;
+    }
     const bool of_kv = layer->kv_heads >= k->ranks;
     const int64_t queries = of_kv ? layer->heads / layer->kv_heads : 1;
     int64_t block;

@@ -24,6 +24,7 @@ typedef enum size_name {
     DELTA_HEADS,
     DELTA_VALUE,
     TAPS,
+    CONV_TAPS,
     TWO_WIDTHS,
     VALUES, /* heads times the features of their values */
     Q_RANK, /* of latent attention */
@@ -60,7 +61,9 @@ typedef enum condition {
     QK_NORM,
     DELTA,     /* layers with a delta net */
     DELTA_F32, /* what a delta net needs in f32 */
-    NEXT,      /* the first layer that predicts further tokens */
+    CONV,      /* layers with a short convolution, and what that needs in f32 */
+    CONV_F32,
+    NEXT, /* the first layer that predicts further tokens */
     K_NORM_TOO,
     DENSE, /* an MLP, its gate and biases */
     MLP_BIAS,
@@ -138,6 +141,11 @@ static const parameter inside[] = {
     {"delta_net.dt_bias", DELTA_HEADS, NO_SIZE, DELTA_F32},
     {"delta_net.norm.weight", DELTA_VALUE, NO_SIZE, DELTA_F32},
     {"delta_net.o.weight", WIDTH, DELTA_VALUES, DELTA},
+    {"short_conv.b.weight", WIDTH, WIDTH, CONV},
+    {"short_conv.c.weight", WIDTH, WIDTH, CONV},
+    {"short_conv.x.weight", WIDTH, WIDTH, CONV},
+    {"short_conv.conv.weight", WIDTH, CONV_TAPS, CONV_F32},
+    {"short_conv.o.weight", WIDTH, WIDTH, CONV},
     {"post_norm1.weight", WIDTH, NO_SIZE, AFTER},
     {"post_norm1.bias", WIDTH, NO_SIZE, AFTER_BIAS},
     {"norm2.weight", WIDTH, NO_SIZE, BEFORE},
@@ -214,6 +222,8 @@ static int64_t size_of(const tsr_model_config *config, const tsr_model_layer *la
         return layer->delta_net->value_dim;
     case TAPS:
         return layer->delta_net->taps;
+    case CONV_TAPS:
+        return layer->conv_taps;
     case TWO_WIDTHS:
         return 2 * config->width;
     case VALUES:
@@ -245,6 +255,12 @@ static bool has_mlp(const tsr_model_layer *layer)
     return !layer->experts || layer->experts->beside_mlp;
 }
 
+/* Returns whether a layer has keys of each head of its own. */
+static bool has_own_keys(const tsr_model_layer *layer)
+{
+    return !tsr__layer_has_state(layer) && !layer->latent && !layer->shared_keys;
+}
+
 static bool exists(const tsr_model_config *config, int number, condition only_if)
 {
     const tsr_model_layer *layer = tsr__config_layer(config, number);
@@ -261,9 +277,9 @@ static bool exists(const tsr_model_config *config, int number, condition only_if
     case AFTER_BIAS:
         return layer->norms != TSR_BLOCK_NORMS_BEFORE && config->norm_bias;
     case ATTENTION:
-        return !layer->delta_net;
+        return !tsr__layer_has_state(layer);
     case Q_DIRECT:
-        return !layer->delta_net && !(layer->latent && layer->latent->q_lora_rank > 0);
+        return !tsr__layer_has_state(layer) && !(layer->latent && layer->latent->q_lora_rank > 0);
     case Q_LATENT:
         return layer->latent && layer->latent->q_lora_rank > 0;
     case LATENT:
@@ -278,6 +294,9 @@ static bool exists(const tsr_model_config *config, int number, condition only_if
     case DELTA:
     case DELTA_F32:
         return layer->delta_net != NULL;
+    case CONV:
+    case CONV_F32:
+        return layer->conv_taps > 0;
     case NEXT:
         return config->next_token_layers > 0 && number == config->layers;
     case OUTPUT_BIAS:
@@ -285,11 +304,11 @@ static bool exists(const tsr_model_config *config, int number, condition only_if
     case SINKS:
         return layer->sinks;
     case OWN_KEYS:
-        return !layer->delta_net && !layer->latent && !layer->shared_keys;
+        return has_own_keys(layer);
     case OWN_KEYS_BIAS:
         return layer->qkv_bias && !layer->shared_keys;
     case OWN_VALUES:
-        return !layer->delta_net && !layer->latent && !layer->shared_keys && !layer->keys_as_values;
+        return has_own_keys(layer) && !layer->keys_as_values;
     case OWN_VALUES_BIAS:
         return layer->qkv_bias && !layer->shared_keys && !layer->keys_as_values;
     case DENSE:
@@ -351,7 +370,7 @@ static int64_t matrices_of(const parameter *p, const tsr_model_layer *layer)
 static bool is_f32(const parameter *p)
 {
     return strstr(p->ours, "norm") || strstr(p->ours, "router") || p->only_if == SINKS ||
-           p->only_if == DELTA_F32 || p->only_if == OUTPUT_SCALE;
+           p->only_if == DELTA_F32 || p->only_if == CONV_F32 || p->only_if == OUTPUT_SCALE;
 }
 
 static tsr__parameter described(const tsr_model_config *config, int number, const parameter *p)

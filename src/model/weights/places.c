@@ -120,6 +120,19 @@ static void place_delta_net(const tsr__weights *w, const tsr_model_delta_net *ne
     }
 }
 
+/* Places a weight of a short convolution. */
+static void place_short_conv(const tsr__weights *w, const char *ours, tsr__weight *out)
+{
+    static const char order[] = "bcx";
+    const char *what = ours + strlen("short_conv."), *part = strchr(order, *what);
+    if (starts(what, "conv.")) {
+        out->has_middle = !w->files->gguf;
+    } else if (part && what[1] == '.') {
+        out->first_row = (part - order) * out->rows;
+        out->all_rows = 3 * out->rows;
+    }
+}
+
 /* Changes the order of rows or columns *start … *start + count − 1, and *start. Of each of the
  * `runs` heads of a key head, the file has those of the rank's key heads one after another. */
 static void keep_tiles(tsr__order *order, int64_t *start, int64_t count)
@@ -173,6 +186,8 @@ static void place_rows(const tsr__weights *w, const tsr_model_layer *layer, cons
     }
     if (starts(ours, "delta_net."))
         place_delta_net(w, layer->delta_net, ours, out);
+    if (starts(ours, "short_conv."))
+        place_short_conv(w, ours, out);
     if (is_q || starts(ours, "attention.gate."))
         place_gated(w, layer, ours, out);
     if (!is_q && !is_k && !is_v)

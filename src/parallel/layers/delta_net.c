@@ -31,17 +31,6 @@ static int64_t channels_of(const tsr__delta_net *net)
     return 2 * net->key_heads * net->key_dim + net->heads * net->value_dim;
 }
 
-/* Makes a view [batch, tokens, features] of a contiguous tensor [.., tokens, features]. */
-static tsr_status by_rows(tsr__temps *temps, const tsr_tensor *in, tsr_tensor **out)
-{
-    const tsr_layout *layout = tsr_tensor_layout(in);
-    const int last = layout->ndim - 1;
-    int64_t shape[3] = {1, layout->shape[last - 1], layout->shape[last]};
-    for (int d = 0; d < last - 1; d++)
-        shape[0] *= layout->shape[d];
-    return tsr__temp_reshape(temps, in, 3, shape, out);
-}
-
 /* Makes a view [batch, tokens, heads, dim] of features `first` and so on of [batch, tokens, ..]. */
 static tsr_status heads_view(tsr__temps *temps, const tsr_tensor *in, int64_t first, int64_t heads,
                              int64_t dim, tsr_tensor **out)
@@ -204,7 +193,7 @@ static tsr_status delta_forward_with(const tsr__delta_net *net, tsr__temps *temp
                                saved ? &saved->child[TSR__DELTA_NET_INPUT] : NULL, &projected));
     TSR__TRY(tsr__temp_keep(temps, projected));
     if (net->heads > 0) {
-        TSR__TRY(by_rows(temps, projected, &rows));
+        TSR__TRY(tsr__temp_by_rows(temps, projected, &rows));
         TSR__TRY(split_projections(net, temps, rows, &in));
         TSR__TRY(new_between(net, temps, rows, &to));
         TSR__TRY(run_heads(net, temps, &in, starts, &to));
@@ -504,8 +493,8 @@ static tsr_status heads_backward(tsr__delta_net *net, tsr__temps *temps,
     tsr_tensor *rows, *drows, *dheads = NULL;
     TSR__TRY(tsr__temp_new(temps, layout->dtype, layout->ndim, layout->shape, dprojected));
     if (net->heads > 0) {
-        TSR__TRY(by_rows(temps, saved->hidden, &rows));
-        TSR__TRY(by_rows(temps, *dprojected, &drows));
+        TSR__TRY(tsr__temp_by_rows(temps, saved->hidden, &rows));
+        TSR__TRY(tsr__temp_by_rows(temps, *dprojected, &drows));
         TSR__TRY(split_projections(net, temps, rows, &b.in));
         TSR__TRY(split_projections(net, temps, drows, &b.d));
     } else if (b.trains) {

@@ -24,6 +24,8 @@
  *                             create latent attention; its forward passes and its backward pass
  *     delta_net_create.c, delta_net.c
  *                             create delta nets; their passes
+ *     short_conv_create.c, short_conv.c
+ *                             create short convolutions; their passes
  *     positions.c             positions and documents of tokens, for all of these
  *
  *     moe.c                   creates a mixture of experts
@@ -183,7 +185,8 @@ struct tsr_layer_saved {
     /* the results of the heads before they are multiplied by a gate: of self-attention that has
      * one, and of delta nets */
     tsr_tensor *heads;
-    /* delta nets, whose `hidden` are the projections: q, k and v after the convolution */
+    /* delta nets and short convolutions, whose `hidden` are the projections: the result of the
+     * convolution, of delta nets q, k and v */
     tsr_tensor *convolved;
     /* self-attention: normalised queries and keys, after the rotary embedding; NULL without norms
      */
@@ -416,6 +419,9 @@ tsr_status tsr__temp_reshape_any(tsr__temps *temps, const tsr_tensor *in, int nd
 /* Gives a tensor [.., features] the shape [rows, features]: creates a view, or a copy if no view is
  * possible. */
 tsr_status tsr__temp_flatten(tsr__temps *temps, const tsr_tensor *in,
+                             tsr_tensor **out) TSR_NODISCARD;
+/* Creates a view [batch, tokens, features] of a contiguous tensor [.., tokens, features]. */
+tsr_status tsr__temp_by_rows(tsr__temps *temps, const tsr_tensor *in,
                              tsr_tensor **out) TSR_NODISCARD;
 /* Creates a tensor with the shape of `in`, except that dimension `dim` has size `size`. */
 tsr_status tsr__temp_like(tsr__temps *temps, const tsr_tensor *in, tsr_dtype dtype, int dim,

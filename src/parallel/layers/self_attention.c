@@ -2,6 +2,7 @@
  * after the attention of this rank's heads, a row-parallel layer computes y. */
 #include "parallel/layers/self_attention.h"
 #include "parallel/layers/delta_net.h"
+#include "parallel/layers/short_conv.h"
 
 #include <string.h>
 
@@ -372,6 +373,14 @@ static tsr_heads heads_of_delta_net(const tsr__delta_net *net)
     };
 }
 
+static tsr_heads heads_of_short_conv(const tsr__short_conv *conv)
+{
+    return (tsr_heads){.struct_size = sizeof(tsr_heads),
+                       .head_dim = 1,
+                       .value_dim = 1,
+                       .conv_floats = conv->channels * (conv->taps - 1)};
+}
+
 tsr_status tsr_self_attention_get_heads(const tsr_layer *layer, tsr_heads *out)
 {
     TSR__REQUIRE(layer && out, "self_attention_get_heads: %s is NULL", layer ? "out" : "layer");
@@ -390,8 +399,13 @@ tsr_status tsr_self_attention_get_heads(const tsr_layer *layer, tsr_heads *out)
         return TSR_OK;
     }
     const tsr__delta_net *net = tsr__delta_net_of(layer);
-    TSR__REQUIRE(found || net, "%s: it has neither self-attention nor a delta net", layer->who);
-    const tsr_heads heads = found ? found->heads : heads_of_delta_net(net);
+    const tsr__short_conv *conv = tsr__short_conv_of(layer);
+    TSR__REQUIRE(found || net || conv,
+                 "%s: it has neither self-attention nor a delta net or a short convolution",
+                 layer->who);
+    const tsr_heads heads = found ? found->heads
+                            : net ? heads_of_delta_net(net)
+                                  : heads_of_short_conv(conv);
     TSR__GIVE(tsr_heads, &heads, out);
     return TSR_OK;
 }

@@ -105,6 +105,16 @@ tsr_status tsr__temp_flatten(tsr__temps *temps, const tsr_tensor *in, tsr_tensor
     return tsr__temp_reshape_any(temps, in, 2, shape, out);
 }
 
+tsr_status tsr__temp_by_rows(tsr__temps *temps, const tsr_tensor *in, tsr_tensor **out)
+{
+    const tsr_layout *layout = tsr_tensor_layout(in);
+    const int last = layout->ndim - 1;
+    int64_t shape[3] = {1, layout->shape[last - 1], layout->shape[last]};
+    for (int d = 0; d < last - 1; d++)
+        shape[0] *= layout->shape[d];
+    return tsr__temp_reshape(temps, in, 3, shape, out);
+}
+
 tsr_status tsr__temp_like(tsr__temps *temps, const tsr_tensor *in, tsr_dtype dtype, int dim,
                           int64_t size, tsr_tensor **out)
 {

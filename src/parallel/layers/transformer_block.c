@@ -1,5 +1,5 @@
 /* Transformer blocks: h = x + attention(norm1(x)), y = h + mlp(norm2(h)), perhaps with norms after
- * attention and MLP. A delta net may take the place of attention. */
+ * attention and MLP. A delta net or a short convolution may take the place of attention. */
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
@@ -14,6 +14,7 @@
 #include "parallel/layers/layer.h"
 #include "parallel/layers/norm_layer.h"
 #include "parallel/layers/self_attention.h"
+#include "parallel/layers/short_conv.h"
 #include "tessera/transformer.h"
 
 /* A residual branch: the indices of its children. Those that it does not have are -1. */
@@ -44,9 +45,11 @@ static const tsr__documents **documents_of(const tsr_layer *layer)
     tsr__attention *attention = tsr__attention_of(layer);
     tsr__delta_net *net = tsr__delta_net_of(layer);
     tsr__latent_attention *latent = tsr__latent_of(layer);
+    tsr__short_conv *conv = tsr__short_conv_of(layer);
     return attention ? &attention->documents
            : latent  ? &latent->documents
            : net     ? &net->documents
+           : conv    ? &conv->documents
                      : NULL;
 }
 
@@ -472,6 +475,17 @@ static tsr_status create_latent_attention(const tsr_block_params *params, const 
     return tsr_latent_attention_create(&attention, out);
 }
 
+static tsr_status create_short_conv(const tsr_block_params *params, const char *name,
+                                    tsr_layer **out)
+{
+    tsr_short_conv_params conv;
+    TSR__TRY(TSR__TAKE_PART(tsr_short_conv_params, params->short_conv, &conv));
+    SET_COMMON_FIELDS(conv, params, name);
+    conv.size = params->size;
+    conv.dtype = params->dtype;
+    return tsr_short_conv_create(&conv, out);
+}
+
 static tsr_status create_experts(const tsr_block_params *params, const char *name, tsr_layer **out)
 {
     tsr_moe_params experts;
@@ -510,6 +524,7 @@ static const branch_layer mixers[] = {
     {FIELD(attention), "attention", true, create_attention},
     {FIELD(delta_net), "delta_net", false, create_delta_net},
     {FIELD(latent_attention), "attention", false, create_latent_attention},
+    {FIELD(short_conv), "short_conv", false, create_short_conv},
 };
 static const branch_layer mlp_layer = {FIELD(mlp), "mlp", true, create_mlp},
                           experts_layer = {FIELD(experts), "mlp", false, create_experts};
