@@ -116,12 +116,16 @@ typedef struct tsr_model_layer {
     bool output_gate;                /* attention has a gate of its output, as in transformer.h */
     bool value_norm, keys_as_values; /* as in tsr_self_attention_params */
     /* The layer has no keys and values: it uses those of the last layer before it with the same
-     * `window`, heads and head_dim that has its own. Both must be in one stage. */
+     * `window`, heads and head_dim that has its own, which has the same value_dim. Both must be in
+     * one stage. */
     bool shared_keys;
     bool output_scale; /* as in tsr_block_params */
     /* A short convolution of so many taps in place of attention (transformer.h). All fields that
      * describe attention are then 0. 0: none. */
     int conv_taps;
+    /* the head_dim of values; 0: head_dim or, with latent attention, its value_dim. Never 0 in a
+     * configuration that the library gives, unless the layer has a delta net. */
+    int64_t value_dim;
 } tsr_model_layer;
 
 /* The properties of a model that its files describe. */

@@ -52,15 +52,16 @@ TSR_API TSR_NODISCARD tsr_status tsr_norm_create(const tsr_norm_params *params, 
 
 /* Self-attention --------------------------------------------------------------------------------
  *
- *    q, k, v = x · wᵀ + bias, with "q", "k" and "v", divided into heads of head_dim features
+ *    q, k, v = x · wᵀ + bias, with "q", "k" and "v", divided into heads of head_dim features (v: of
+ *           value_dim)
  *    q, k = tsr_norm (RMS) of each head or of all heads, with "q_norm.weight" and "k_norm.weight",
  *           as `qk_norm` says
  *    q, k = rotated by tsr_rope_apply at the tokens' positions 0, 1, …, if `rope` is set
  *    q = q · (1 + temperature · log(1 + ⌊position / temperature_length⌋)), if `temperature` is set
  *    v = tsr_norm (RMS, without a weight) of each head, if `value_norm` is set
  *    y = tsr_attention(q, k, v); with "sinks" [heads], one for each query head, if `sinks` is set
- *    y = y · σ(gate), with gate = x · wᵀ + bias, "gate" [heads · head_dim], if `output_gate` is set
- *    y = y · "o.weight"ᵀ + "o.bias"
+ *    y = y · σ(gate), with gate = x · wᵀ + bias, "gate" [heads · value_dim], if `output_gate` is
+ * set y = y · "o.weight"ᵀ + "o.bias"
  *
  * x and y are [.., tokens, size]. q, k, v and gate are computed in one column-parallel product,
  * which gives each rank complete heads. The output product is row-parallel. A forward pass needs
@@ -129,6 +130,9 @@ typedef struct tsr_self_attention_params {
      * has put into layer `cache_layer` of the cache in the same step, and stores none. That layer
      * must have the same heads on this rank. */
     bool shared_keys;
+    /* the head_dim of values, and of the heads' results and gates; 0: head_dim. Another one does
+     * not go with keys_as_values. */
+    int64_t value_dim;
 } tsr_self_attention_params;
 #define tsr_self_attention_params(...)                                                             \
     (&(tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params), __VA_ARGS__})
@@ -269,9 +273,11 @@ TSR_API TSR_NODISCARD tsr_status tsr_short_conv_create(const tsr_short_conv_para
  * features.
  *
  * A cache has the latents only: one head of kv_lora_rank + rope_dim features, of which the first
- * kv_lora_rank are also the values, on every rank that has heads. With a cache, q · k_b[h]ᵀ is
- * multiplied with latents, and the result with v_b[h], for any number of tokens; without one, keys
- * and values of all heads are computed. Source: DeepSeek-AI, "DeepSeek-V2" (2024). */
+ * kv_lora_rank are also the values, on every rank that has heads. With a cache and few tokens, q ·
+ * k_b[h]ᵀ is multiplied with latents, and the result with v_b[h]. Without a cache, keys and values
+ * of all heads are computed; and with one, too, for more than 16 tokens of a sequence, if that
+ * takes fewer multiplications: of a whole prompt, or of a part of it that is not too short for the
+ * tokens before it. They need at most 2^25 numbers at a time, or those of one head. Source: DeepSeek-AI, "DeepSeek-V2" (2024). */
 
 /* Fields that tsr_self_attention_params has as well, and that have no comment here, are as there.
  */

@@ -146,10 +146,13 @@ static void print_layers(const tsr_model_config *c)
                  latent->kv_lora_rank, layer->experts ? layer->experts->hidden : layer->hidden);
             continue;
         }
+        char values[40] = "";
+        if (layer->value_dim != layer->head_dim)
+            snprintf(values, sizeof values, " and values of %" PRId64, layer->value_dim);
         line(kind == 0 ? "layers" : "",
-             "%d with %" PRId64 " heads, %" PRId64 " kv heads of %" PRId64 ", %" PRId64
+             "%d with %" PRId64 " heads, %" PRId64 " kv heads of %" PRId64 "%s, %" PRId64
              " hidden features%s",
-             count, layer->heads, layer->kv_heads, layer->head_dim, layer->hidden,
+             count, layer->heads, layer->kv_heads, layer->head_dim, values, layer->hidden,
              layer->window > 0 ? ", a window" : "");
     }
     if (c->next_token_layers > 0)

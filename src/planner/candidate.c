@@ -39,14 +39,20 @@ static double hidden_of(const tsr_model_config *m, const tsr_model_rank_plan *ra
              : (double)rank->hidden;
 }
 
+/* Returns the features of a head's key and value. */
+static double head_features(const tsr_model_config *m, const tsr_model_rank_plan *rank)
+{
+    const tsr_model_layer *layer = layer_of(m, rank);
+    return (double)(layer->head_dim + layer->value_dim);
+}
+
 /* Returns the bytes that a block keeps for the backward pass of a row, in f32: the inputs of both
  * norms, q, k, v, the output of attention, the values inside the MLP, and the sums after the
  * residual connections. */
 static double activation_bytes(const tsr_model_config *m, const tsr_model_rank_plan *rank)
 {
     const double whole = 6 * (double)m->width,
-                 attention = (2 * (double)rank->heads + 2 * (double)rank->kv_heads) *
-                             (double)layer_of(m, rank)->head_dim,
+                 attention = (double)(rank->heads + rank->kv_heads) * head_features(m, rank),
                  mlp = (layer_of(m, rank)->gated ? 4 : 3) * hidden_of(m, rank);
     return sizeof(float) * (whole + attention + mlp);
 }
@@ -63,8 +69,7 @@ static double attention_flops(const tsr__grid_search *s, const tsr_model_rank_pl
     const double part = (double)with_attention / (double)m->layers,
                  states =
                      (double)rank->used_state_bytes / sizeof(float) / (double)s->work.sequences;
-    return part * 4 * (s->work.context / 2) * (double)rank->heads *
-               (double)layer_of(m, rank)->head_dim +
+    return part * 2 * (s->work.context / 2) * (double)rank->heads * head_features(m, rank) +
            6 * states / (double)m->layers;
 }
 

@@ -27,7 +27,11 @@ const made_family made_families[] = {
      .window_from = 1,
      .scaling = MADE_YARN,
      .json = ", \"sliding_window\": 6, \"use_sliding_window\": true, \"max_window_layers\": 1"},
-    {.type = "qwen3", .gated = true, .qk_norm = true, .json = ", \"head_dim\": 8"},
+    {.type = "qwen3",
+     .gated = true,
+     .qk_norm = true,
+     .value_dim = 16,
+     .json = ", \"head_dim\": 8, \"v_head_dim\": 16"},
     {.type = "gpt2",
      .learned_positions = true,
      .layer_norm = true,
@@ -110,10 +114,17 @@ static void add_norm(made_model *m, uint64_t *state, int layer, const char *name
         add_in(m, state, layer, full, size, 0, 0, 0.3);
 }
 
+static int value_dim(const made_model *m)
+{
+    return m->family.value_dim > 0 ? m->family.value_dim : MADE_HEAD_DIM;
+}
+
 static void add_layer(made_model *m, uint64_t *state, int layer)
 {
     const made_family *f = &m->family;
-    const int64_t q = MADE_HEADS * MADE_HEAD_DIM, kv = (int64_t)m->kv_heads * MADE_HEAD_DIM;
+    const int64_t q = MADE_HEADS * MADE_HEAD_DIM, kv = (int64_t)m->kv_heads * MADE_HEAD_DIM,
+                  values = (int64_t)m->kv_heads * value_dim(m),
+                  results = (int64_t)MADE_HEADS * value_dim(m);
     add_norm(m, state, layer, is_gpt2(m) ? "ln_1" : "input_layernorm", MADE_WIDTH);
     if (f->fused) {
         add_linear(m, state, layer, "attn.c_attn", q + 2 * kv, MADE_WIDTH, f->qkv_bias);
@@ -121,8 +132,8 @@ static void add_layer(made_model *m, uint64_t *state, int layer)
     } else {
         add_linear(m, state, layer, "self_attn.q_proj", q, MADE_WIDTH, f->qkv_bias);
         add_linear(m, state, layer, "self_attn.k_proj", kv, MADE_WIDTH, f->qkv_bias);
-        add_linear(m, state, layer, "self_attn.v_proj", kv, MADE_WIDTH, f->qkv_bias);
-        add_linear(m, state, layer, "self_attn.o_proj", MADE_WIDTH, q, f->output_bias);
+        add_linear(m, state, layer, "self_attn.v_proj", values, MADE_WIDTH, f->qkv_bias);
+        add_linear(m, state, layer, "self_attn.o_proj", MADE_WIDTH, results, f->output_bias);
     }
     if (f->qk_norm) {
         add_norm(m, state, layer, "self_attn.q_norm", MADE_HEAD_DIM);
@@ -387,6 +398,7 @@ static int write_metadata(const made_model *m, FILE *file)
     if (!file)
         return count + (is_gpt2(m) ? 0 : 1) +
                (f->window > 0 && strcmp(f->type, "mistral") == 0 ? 1 : 0) +
+               (f->value_dim > 0 ? 2 : 0) +
                (f->scaling == MADE_LINEAR ? 2
                 : f->scaling == MADE_YARN ? 3
                                           : 0);
@@ -402,6 +414,10 @@ static int write_metadata(const made_model *m, FILE *file)
     put_real(file, a,
              f->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",
              1e-3f);
+    if (f->value_dim > 0) {
+        put_number(file, a, "attention.key_length", MADE_HEAD_DIM);
+        put_number(file, a, "attention.value_length", (uint32_t)f->value_dim);
+    }
     if (!is_gpt2(m))
         put_real(file, a, "rope.freq_base", 5000);
     if (f->window > 0 && strcmp(f->type, "mistral") == 0)
@@ -576,16 +592,17 @@ static void turn(const made_model *m, double *head, int position)
     }
 }
 
-enum { Q = MADE_HEADS * MADE_HEAD_DIM };
+enum { Q = MADE_HEADS * MADE_HEAD_DIM, MOST_RESULTS = MADE_HEADS * MADE_MOST_VALUES };
 
 /* The q, k and v of all tokens in one layer. */
 typedef struct projections {
-    double q[MADE_CONTEXT][Q], k[MADE_CONTEXT][Q], v[MADE_CONTEXT][Q];
+    double q[MADE_CONTEXT][Q], k[MADE_CONTEXT][Q], v[MADE_CONTEXT][MOST_RESULTS];
 } projections;
 
 static void project(made_model *m, int layer, int at, const double *x, projections *p)
 {
-    const int kv = m->kv_heads * MADE_HEAD_DIM, all = Q + 2 * kv;
+    const int kv = m->kv_heads * MADE_HEAD_DIM, all = Q + 2 * kv,
+              values = m->kv_heads * value_dim(m);
     if (m->family.fused) {
         linear(m, layer, "attn.c_attn", 0, Q, all, MADE_WIDTH, x, p->q[at]);
         linear(m, layer, "attn.c_attn", Q, kv, all, MADE_WIDTH, x, p->k[at]);
@@ -593,7 +610,7 @@ static void project(made_model *m, int layer, int at, const double *x, projectio
     } else {
         linear(m, layer, "self_attn.q_proj", 0, Q, Q, MADE_WIDTH, x, p->q[at]);
         linear(m, layer, "self_attn.k_proj", 0, kv, kv, MADE_WIDTH, x, p->k[at]);
-        linear(m, layer, "self_attn.v_proj", 0, kv, kv, MADE_WIDTH, x, p->v[at]);
+        linear(m, layer, "self_attn.v_proj", 0, values, values, MADE_WIDTH, x, p->v[at]);
     }
     for (int h = 0; h < MADE_HEADS; h++) {
         double *q = p->q[at] + h * MADE_HEAD_DIM, *k = p->k[at] + h * MADE_HEAD_DIM;
@@ -613,19 +630,20 @@ static void attend(made_model *m, int layer, int at, const projections *p, doubl
     const made_family *f = &m->family;
     const int window = f->window > 0 && layer >= f->window_from ? f->window : MADE_CONTEXT;
     for (int h = 0; h < MADE_HEADS; h++) {
-        const int kv = h * m->kv_heads / MADE_HEADS * MADE_HEAD_DIM, q = h * MADE_HEAD_DIM;
-        double sum = 0, *y = out + q;
-        memset(y, 0, MADE_HEAD_DIM * sizeof *y);
+        const int head = h * m->kv_heads / MADE_HEADS, kv = head * MADE_HEAD_DIM,
+                  q = h * MADE_HEAD_DIM, values = value_dim(m);
+        double sum = 0, *y = out + (int64_t)h * values;
+        memset(y, 0, (size_t)values * sizeof *y);
         for (int j = at - window + 1 > 0 ? at - window + 1 : 0; j <= at; j++) {
             double score = 0;
             for (int d = 0; d < MADE_HEAD_DIM; d++)
                 score += p->q[at][q + d] * p->k[j][kv + d];
             const double weight = exp(score / sqrt(MADE_HEAD_DIM));
             sum += weight;
-            for (int d = 0; d < MADE_HEAD_DIM; d++)
-                y[d] += weight * p->v[j][kv + d];
+            for (int d = 0; d < values; d++)
+                y[d] += weight * p->v[j][head * values + d];
         }
-        for (int d = 0; d < MADE_HEAD_DIM; d++)
+        for (int d = 0; d < values; d++)
             y[d] /= sum;
     }
 }
@@ -650,15 +668,15 @@ static void run_layer(made_model *m, int layer, int count, double (*x)[MADE_WIDT
 {
     static projections p;
     const bool gpt2 = is_gpt2(m);
-    double normed[MADE_WIDTH], heads[Q], y[MADE_WIDTH];
+    double normed[MADE_WIDTH], heads[MOST_RESULTS], y[MADE_WIDTH];
     for (int t = 0; t < count; t++) {
         normalise(m, layer, gpt2 ? "ln_1" : "input_layernorm", MADE_WIDTH, x[t], normed);
         project(m, layer, t, normed, &p);
     }
     for (int t = 0; t < count; t++) {
         attend(m, layer, t, &p, heads);
-        linear(m, layer, gpt2 ? "attn.c_proj" : "self_attn.o_proj", 0, MADE_WIDTH, MADE_WIDTH, Q,
-               heads, y);
+        linear(m, layer, gpt2 ? "attn.c_proj" : "self_attn.o_proj", 0, MADE_WIDTH, MADE_WIDTH,
+               MADE_HEADS * value_dim(m), heads, y);
         for (int i = 0; i < MADE_WIDTH; i++)
             x[t][i] += y[i];
         normalise(m, layer, gpt2 ? "ln_2" : "post_attention_layernorm", MADE_WIDTH, x[t], normed);

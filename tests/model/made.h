@@ -16,6 +16,7 @@ typedef struct made_family {
     bool qkv_bias, output_bias, mlp_bias;
     bool transposed, fused; /* Hugging Face files have matrices as [in, out]; q, k and v as one */
     int window, window_from;
+    int value_dim; /* 0: MADE_HEAD_DIM; at most MADE_MOST_VALUES */
     made_scaling scaling;
     const char *json; /* further members of config.json, after a leading comma */
 } made_family;
@@ -26,6 +27,7 @@ enum {
     MADE_HEADS = 4,
     MADE_KV_HEADS = 2,
     MADE_HEAD_DIM = 8,
+    MADE_MOST_VALUES = 16,
     MADE_HIDDEN = 48,
     MADE_VOCABULARY = 40,
     MADE_CONTEXT = 64

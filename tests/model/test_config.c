@@ -187,6 +187,10 @@ static const struct {
      "config.json: 7 components of a head of 7 are rotated; an even number from 2 is needed"},
     {LLAMA ", \"head_dim\": 100000}",
      "config.json: size of a head is 100000; 1 to 576 is possible"},
+    {LLAMA ", \"v_head_dim\": 577}",
+     "config.json: size of a head's values is 577; 1 to 576 is possible"},
+    {LLAMA ", \"v_head_dim\": 0}",
+     "config.json: size of a head's values is 0; 1 to 576 is possible"},
     {LLAMA ", \"intermediate_size\": -3}",
      "config.json: number of hidden features is -3; 1 to 8388608 is possible"},
     {LLAMA ", \"vocab_size\": 99999999}",
@@ -858,6 +862,11 @@ START_TEST(layers_with_latents)
     tsr_model_file *random = NULL;
     ck_assert_ok(tsr_model_file_open_random(&changed, TSR_F32, 1, &random));
     tsr_model_file_close(&random);
+    other.value_dim = 20;
+    ck_assert_error(tsr_model_file_open_random(&changed, TSR_F32, 1, &random), TSR_ERR_INVALID,
+                    "model: configuration: a layer with latent attention has a value_dim of 20, "
+                    "but its values have 16 features");
+    other.value_dim = 0;
     other.kv_heads = 4;
     ck_assert_error(
         tsr_model_file_open_random(&changed, TSR_F32, 1, &random), TSR_ERR_INVALID,

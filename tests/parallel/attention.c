@@ -228,8 +228,9 @@ static void run_attention(tsr_self_attention_params p, bool no_batch, uint64_t s
     p.head_dim = p.head_dim ? p.head_dim : p.size / p.heads;
     tsr_heads heads = TSR_INIT(tsr_heads);
     OK(tsr_self_attention_get_heads(layer, &heads));
-    CHECK(heads.head_dim == p.head_dim && heads.first + heads.count <= p.heads &&
-              heads.kv_first + heads.kv_count <= p.kv_heads,
+    CHECK(heads.head_dim == p.head_dim &&
+              heads.value_dim == (p.value_dim ? p.value_dim : p.head_dim) &&
+              heads.first + heads.count <= p.heads && heads.kv_first + heads.kv_count <= p.kv_heads,
           "%lld heads from %lld on", (long long)heads.count, (long long)heads.first);
     run r = {.host = {.attention = &p,
                       .batch = no_batch ? 1 : 2,
@@ -337,7 +338,7 @@ CASE(attention_latent,
                false, false, 4);
 }
 
-CASE(attention_grouped, "self-attention with grouped queries and rotary embedding")
+CASE(attention_grouped, "self-attention with grouped queries, rotary embedding and narrow values")
 {
     run_attention(
         (tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params),
@@ -345,6 +346,7 @@ CASE(attention_grouped, "self-attention with grouped queries and rotary embeddin
                                     .heads = 8,
                                     .kv_heads = 4,
                                     .head_dim = 4,
+                                    .value_dim = 3,
                                     .rope = &halves,
                                     .window = 3,
                                     .partition = tsr_partition_params(.kind = TSR_PARTITION_UNEVEN),
@@ -365,7 +367,7 @@ CASE(attention_grouped, "self-attention with grouped queries and rotary embeddin
         false, 4);
 }
 
-CASE(attention_replicated, "self-attention with fewer kv heads than ranks")
+CASE(attention_replicated, "self-attention with fewer kv heads than ranks, and with wide values")
 {
     run_attention(
         (tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params),
@@ -385,6 +387,7 @@ CASE(attention_replicated, "self-attention with fewer kv heads than ranks")
                                     .heads = 6,
                                     .kv_heads = 2,
                                     .head_dim = 4,
+                                    .value_dim = 6,
                                     .qk_norm = TSR_QK_NORM_HEADS,
                                     .norm_epsilon = 1e-3F,
                                     .partition = tsr_partition_params(.kind = TSR_PARTITION_UNEVEN),
@@ -472,6 +475,7 @@ CASE(attention_sinks,
     p.qk_norm = TSR_QK_NORM_HEADS;
     p.dtype = TSR_F16;
     p.reduce_f32 = true;
+    p.value_dim = 5;
     run_attention(p, false, 21);
     p.heads = 2; /* with three ranks, one has no head */
     p.dtype = TSR_F32;

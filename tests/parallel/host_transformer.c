@@ -81,15 +81,20 @@ static bool sees(const tsr_self_attention_params *p, int64_t i, int64_t j)
     return !p->causal || (j <= i && (p->window == 0 || j > i - p->window));
 }
 
+static int64_t value_dim(const tsr_self_attention_params *p)
+{
+    return p->value_dim ? p->value_dim : p->head_dim;
+}
+
 static void attend_head(const host_model *m, const tsr_self_attention_params *p, int64_t b,
                         int64_t h, const double *q, const double *k, const double *v, double *y)
 {
-    const int64_t d = p->head_dim, t = m->tokens, kv = h * p->kv_heads / p->heads;
+    const int64_t d = p->head_dim, n = value_dim(p), t = m->tokens, kv = h * p->kv_heads / p->heads;
     double *score = doubles(t);
     for (int64_t i = 0; i < t; i++) {
         const double *query = q + ((b * t + i) * p->heads + h) * d;
         const double sink = p->sinks ? find(m, "sinks")[h] : -INFINITY;
-        double *out = y + ((b * t + i) * p->heads + h) * d, most = sink, sum = 0;
+        double *out = y + ((b * t + i) * p->heads + h) * n, most = sink, sum = 0;
         for (int64_t j = 0; j < t; j++) {
             const double *key = k + ((b * t + j) * p->kv_heads + kv) * d;
             double s = 0;
@@ -108,31 +113,31 @@ static void attend_head(const host_model *m, const tsr_self_attention_params *p,
             sum = exp(sink - most);
         for (int64_t j = 0; j < t; j++)
             sum += exp(score[j] - most);
-        for (int64_t c = 0; c < d; c++)
+        for (int64_t c = 0; c < n; c++)
             out[c] = 0;
         for (int64_t j = 0; j < t; j++)
-            for (int64_t c = 0; c < d; c++)
-                out[c] += exp(score[j] - most) / sum * v[((b * t + j) * p->kv_heads + kv) * d + c];
+            for (int64_t c = 0; c < n; c++)
+                out[c] += exp(score[j] - most) / sum * v[((b * t + j) * p->kv_heads + kv) * n + c];
     }
     free(score);
 }
 
 static double *attention(const host_model *m, const tsr_self_attention_params *p, const double *x)
 {
-    const int64_t d = p->head_dim;
+    const int64_t d = p->head_dim, n = value_dim(p), results = p->heads * n;
     double *q = linear(m, "q", x, m->size, p->heads * d);
     double *k = linear(m, "k", x, m->size, p->kv_heads * d);
-    double *v = linear(m, "v", x, m->size, p->kv_heads * d);
-    double *heads = doubles(m->batch * m->tokens * p->heads * d);
+    double *v = linear(m, "v", x, m->size, p->kv_heads * n);
+    double *heads = doubles(m->batch * m->tokens * results);
     prepare(m, p, q, p->heads, "q_norm.weight");
     prepare(m, p, k, p->kv_heads, "k_norm.weight");
     for (int64_t b = 0; b < m->batch; b++)
         for (int64_t h = 0; h < p->heads; h++)
             attend_head(m, p, b, h, q, k, v, heads);
-    double *gate = p->output_gate ? linear(m, "attention.gate", x, m->size, p->heads * d) : NULL;
-    for (int64_t i = 0; gate && i < m->batch * m->tokens * p->heads * d; i++)
+    double *gate = p->output_gate ? linear(m, "attention.gate", x, m->size, results) : NULL;
+    for (int64_t i = 0; gate && i < m->batch * m->tokens * results; i++)
         heads[i] /= 1 + exp(-gate[i]);
-    double *y = linear(m, "o", heads, p->heads * d, m->size);
+    double *y = linear(m, "o", heads, results, m->size);
     double *all[] = {q, k, v, gate, heads};
     for (int i = 0; i < 5; i++)
         free(all[i]);
@@ -257,8 +262,7 @@ static double *short_conv(const host_model *m, const tsr_short_conv_params *p, c
     return y;
 }
 
-/* The keys and values of a row of latents c, for one head. Values have the size of keys here, with
- * zeros at the end. */
+/* The keys and values of a row of latents c, for one head. */
 static void expand(const host_model *m, const tsr_latent_attention_params *p, int64_t h,
                    const double *c, double *k, double *v)
 {
@@ -284,6 +288,7 @@ static double *latent_attention(const host_model *m, const tsr_latent_attention_
     const tsr_self_attention_params expanded = {.heads = p->heads,
                                                 .kv_heads = p->heads,
                                                 .head_dim = d,
+                                                .value_dim = p->value_dim,
                                                 .scale = p->scale,
                                                 .causal = p->causal};
     double *raw = p->q_lora_rank > 0 ? linear(m, "q_a", x, m->size, p->q_lora_rank) : NULL;
@@ -292,7 +297,7 @@ static double *latent_attention(const host_model *m, const tsr_latent_attention_
     double *q = raw ? linear(m, "q_b", raw, p->q_lora_rank, p->heads * d)
                     : linear(m, "q", x, m->size, p->heads * d);
     double *latents = linear(m, "kv_a", x, m->size, wide), *k = doubles(count * d),
-           *v = doubles(count * d), *heads = doubles(count * d), *values = doubles(count * d);
+           *v = doubles(count * p->value_dim), *heads = doubles(count * p->value_dim);
     for (int64_t r = 0; r < rows; r++) {
         const int64_t position = r % m->tokens - (m->starts ? m->starts[r] : 0);
         double *c = latents + r * wide;
@@ -302,17 +307,15 @@ static double *latent_attention(const host_model *m, const tsr_latent_attention_
         for (int64_t h = 0; h < p->heads; h++) {
             if (p->rope)
                 turn(q + (r * p->heads + h) * d + p->nope_dim, p->rope, position);
-            expand(m, p, h, c, k + (r * p->heads + h) * d, v + (r * p->heads + h) * d);
+            expand(m, p, h, c, k + (r * p->heads + h) * d, v + (r * p->heads + h) * p->value_dim);
         }
     }
     for (int64_t b = 0; b < m->batch; b++)
         for (int64_t h = 0; h < p->heads; h++)
             attend_head(m, &expanded, b, h, q, k, v, heads);
-    for (int64_t i = 0; i < count; i++)
-        memcpy(values + i * p->value_dim, heads + i * d, (size_t)p->value_dim * sizeof *values);
-    double *y = linear(m, "o", values, p->heads * p->value_dim, m->size);
-    double *all[] = {raw, q, latents, k, v, heads, values};
-    for (int i = 0; i < 7; i++)
+    double *y = linear(m, "o", heads, p->heads * p->value_dim, m->size);
+    double *all[] = {raw, q, latents, k, v, heads};
+    for (int i = 0; i < 6; i++)
         free(all[i]);
     return y;
 }

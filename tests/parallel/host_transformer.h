@@ -8,8 +8,7 @@
 #define HOST_MOST_PARAMETERS 24
 
 typedef struct host_model {
-    /* Exactly one of the five is not NULL. Its kv_heads, head_dim and taps must not be 0. The
-     * values of latent attention must not be wider than its keys. */
+    /* Exactly one of the five is not NULL. Its kv_heads, head_dim and taps must not be 0. */
     const tsr_self_attention_params *attention;
     const tsr_delta_net_params *delta_net;
     const tsr_latent_attention_params *latent;

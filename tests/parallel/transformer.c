@@ -2,6 +2,7 @@
 #include "parallel/fsdp_case.h"
 #include "parallel/host_transformer.h"
 #include "parallel/internal.h"
+#include "parallel/layers/latent_attention.h"
 #include "parallel/linear_case.h"
 
 static const tsr_rope_params turned = {.struct_size = sizeof turned, .rotary_dim = 4};
@@ -24,15 +25,16 @@ static tsr_block_params small_block(int64_t heads, int64_t kv_heads)
     attention =
         *tsr_self_attention_params(.heads = heads, .kv_heads = kv_heads, .head_dim = 4,
                                    .qk_norm = TSR_QK_NORM_HEADS, .sinks = true, .output_gate = true,
-                                   .rope = &turned, .init = &inits[0], .partition = &uneven,
-                                   .bias = true, .output_bias = true, .causal = true);
+                                   .value_dim = kv_heads < heads ? 6 : 0, .rope = &turned,
+                                   .init = &inits[0], .partition = &uneven, .bias = true,
+                                   .output_bias = true, .causal = true);
     return *tsr_block_params(.name = "h.0", .size = 4 * heads, .norm = &norm,
                              .attention = &attention, .mlp = &mlp);
 }
 
 /* Generation --------------------------------------------------------------------------------- */
 
-enum { SEQUENCES = 2, LONGEST = 9, NET_DIM = 8 };
+enum { SEQUENCES = 2, LONGEST = 28, KEPT = 9, NET_DIM = 8 };
 
 typedef struct generation {
     tsr_layer *layer;
@@ -82,10 +84,10 @@ static tsr_kv_cache *cache_of(const tsr_layer *layer, bool has_net)
     OK(tsr_kv_cache_create(
         tsr_kv_cache_params(.stream = queue, .layers = 2, .kv_heads = mine.kv_count,
                             .head_dim = mine.head_dim, .layer_value_dims = value_dims,
-                            .layer_values_in_keys = in_keys, .page_tokens = 4, .pages = 8,
+                            .layer_values_in_keys = in_keys, .page_tokens = 4, .pages = 16,
                             .sequences = 3, .layer_conv_floats = has_net ? conv : NULL,
                             .layer_state_floats = has_net ? state : NULL,
-                            .kept_tokens = has_net ? LONGEST : 0),
+                            .kept_tokens = has_net ? KEPT : 0),
         &cache));
     return cache;
 }
@@ -143,6 +145,21 @@ static void generate(tsr_block_params b)
     g.length[0] = 2;
     feed(&g, sequences, (int64_t[]){4, 0});
     feed(&g, sequences, (int64_t[]){2, 1});
+    if (b.latent_attention) {
+        /* Keys and values of many tokens are expanded, of three heads at most at a time: of tokens
+         * in the cache, too, and of whole prompts. */
+        tsr__latent_attention *a = tsr__latent_of(layer);
+        a->most_expanded = (int64_t)SEQUENCES * LONGEST * (3 + 4 + 5) * 3;
+        CHECK(tsr__latent_expands(a, 19, LONGEST) && !tsr__latent_expands(a, 16, 16),
+              "which passes are expanded");
+        feed(&g, sequences, (int64_t[]){19, 2});
+        for (int i = 0; i < SEQUENCES; i++) {
+            OK(tsr_kv_cache_truncate(g.cache, sequences[i], 0));
+            g.length[i] = 0;
+        }
+        feed(&g, sequences, (int64_t[]){17, 20});
+        feed(&g, sequences, (int64_t[]){1, 1});
+    }
     OK(tsr_norm_create(tsr_norm_params(.name = "n", .size = b.size, .bias = true), &norm));
     FAILS(tsr_layer_forward_cached(norm, x, g.cache, 0, &y), TSR_ERR_INVALID,
           "norm n: it has no attention and cannot use a cache; use tsr_layer_forward");
@@ -460,6 +477,10 @@ CASE(attention_mistakes, "mistakes in self-attention's params are named")
     ATTENTION_FAILS("heads 8 does not divide size 12; set head_dim", .size = 12, .heads = 8);
     ATTENTION_FAILS("head_dim is 600; 1 to 576 are possible", .size = 12, .heads = 8,
                     .head_dim = 600);
+    ATTENTION_FAILS("value_dim is 577; 1 to 576 are possible", .size = 12, .heads = 4,
+                    .value_dim = 577);
+    ATTENTION_FAILS("keys_as_values is set, but value_dim is 2 and head_dim 3", .size = 12,
+                    .heads = 4, .value_dim = 2, .keys_as_values = true, .causal = true);
     ATTENTION_FAILS("window is -1; it must be positive, and goes with causal attention", .size = 8,
                     .heads = 8, .window = -1, .causal = true);
     ATTENTION_FAILS("window is 4, not causal; it must be positive, and goes with causal attention",
@@ -518,6 +539,23 @@ CASE(attention_mistakes, "mistakes in self-attention's params are named")
                                                                   .value_dim = 4, __VA_ARGS__),    \
                                       &layer),                                                     \
           TSR_ERR_INVALID, "latent_attention a: " text)
+
+CASE(latent_forms, "many tokens are computed by expanded keys where that takes fewer products")
+{
+    /* as DeepSeek-V3: a matrix of a head has 512 · 128 elements */
+    static const struct {
+        int64_t tokens, keys;
+        bool expands;
+    } cases[] = {{16, 16, false},   {17, 17, true},     {512, 512, true},  {512, 8192, true},
+                 {168, 8192, false}, {169, 8192, true}, {64, 4096, false}, {64, 64, true}};
+    tsr__latent_attention a = {
+        .kv_rank = 512, .nope = 128, .rotary = 64, .value = 128, .causal = true};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        CHECK(tsr__latent_expands(&a, cases[i].tokens, cases[i].keys) == cases[i].expands,
+              "%lld tokens of %lld", (long long)cases[i].tokens, (long long)cases[i].keys);
+    a.kv_rank = 100; /* latents are smaller than keys and values */
+    CHECK(!tsr__latent_expands(&a, 512, 512), "small latents are expanded");
+}
 
 CASE(latent_mistakes, "mistakes in the params of latent attention are named")
 {

@@ -80,12 +80,11 @@ static double layer_numbers(const plan *s, const tsr_model_rank_plan *p, const t
     const tsr_model_latent *latent = usual->latent;
     const bool dense = l->experts == NULL, direct = latent == NULL || latent->q_lora_rank == 0;
     const double width = (double)s->config->width, r = (double)w->rank, heads = (double)p->heads,
-                 q = heads * (double)usual->head_dim, kv = (double)(p->kv_heads * usual->head_dim),
-                 out = latent != NULL ? heads * (double)latent->value_dim : q,
-                 hidden = (double)p->hidden;
+                 q = heads * (double)usual->head_dim, kv_heads = (double)p->kv_heads,
+                 out = heads * (double)usual->value_dim, hidden = (double)p->hidden;
     const double sizes[] = {direct ? width + (usual->output_gate ? 2 * q : q) : 0,
-                            latent == NULL ? width + kv : 0,
-                            latent == NULL ? width + kv : 0,
+                            latent == NULL ? width + kv_heads * (double)usual->head_dim : 0,
+                            latent == NULL ? width + kv_heads * (double)usual->value_dim : 0,
                             out + width,
                             dense && l->gated ? width + hidden : 0,
                             dense ? width + hidden : 0,

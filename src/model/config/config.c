@@ -153,9 +153,11 @@ static tsr_status take_heads(const tsr__facts *facts, int64_t width, tsr_model_l
         out->head_dim = width / out->heads;
     }
     TSR__TRY(size_within(facts, "size of a head", out->head_dim, TSR_MAX_HEAD_DIM));
-    TSR__REQUIRE(facts->value_dim == TSR__UNSET || facts->value_dim == out->head_dim,
-                 "%s: keys have %" PRId64 " features per head, but values %" PRId64, facts->file,
-                 out->head_dim, facts->value_dim);
+    out->value_dim = facts->value_dim == TSR__UNSET ? out->head_dim : facts->value_dim;
+    TSR__TRY(size_within(facts, "size of a head's values", out->value_dim, TSR_MAX_HEAD_DIM));
+    TSR__REQUIRE(out->heads <= TSR_MODEL_MAX_WIDTH / out->value_dim,
+                 "%s: %" PRId64 " heads with values of %" PRId64 " features are more than %d",
+                 facts->file, out->heads, out->value_dim, TSR_MODEL_MAX_WIDTH);
     return TSR_OK;
 }
 
@@ -167,6 +169,7 @@ static tsr_status take_latent_heads(const tsr__facts *facts, tsr__config *config
     TSR__TRY(tsr__config_take_latent(facts, latent));
     out->heads = out->kv_heads = facts->heads;
     out->head_dim = latent->nope_dim + latent->rope_dim;
+    out->value_dim = latent->value_dim;
     out->latent = latent;
     return TSR_OK;
 }
@@ -462,8 +465,8 @@ static tsr_status check_counts(const tsr__facts *facts, const tsr_model_config *
 static bool same_kind(const tsr_model_layer *a, const tsr_model_layer *b)
 {
     return a->window == b->window && a->rope == b->rope && a->experts == b->experts &&
-           a->delta_net == b->delta_net && a->conv_taps == b->conv_taps &&
-           a->head_dim == b->head_dim && a->kv_heads == b->kv_heads && a->hidden == b->hidden &&
+           a->delta_net == b->delta_net && a->conv_taps == b->conv_taps && a->head_dim == b->head_dim &&
+           a->value_dim == b->value_dim && a->kv_heads == b->kv_heads && a->hidden == b->hidden &&
            a->keys_as_values == b->keys_as_values && a->shared_keys == b->shared_keys;
 }
 
@@ -494,7 +497,7 @@ static tsr_status take_sizes_of(const tsr__facts *facts, int layers, int i, tsr_
                  facts->file, shared, layers - 1);
     out->shared_keys = i >= layers - shared;
     if (out->window == 0) {
-        out->head_dim = full_head_dim(facts, out->head_dim);
+        out->head_dim = out->value_dim = full_head_dim(facts, out->head_dim);
         if (facts->full_kv_heads != TSR__UNSET)
             out->kv_heads = facts->full_kv_heads;
         out->keys_as_values = !out->shared_keys && facts->keys_as_values == 1;
@@ -524,7 +527,7 @@ tsr_status tsr__config_check_shared(const char *where, const tsr_model_config *c
                           *found = tsr__config_layer(c, tsr__config_keys_layer(c, i));
     TSR__REQUIRE(!layer->shared_keys ||
                      (found && found->heads == layer->heads && found->kv_heads == layer->kv_heads &&
-                      found->head_dim == layer->head_dim),
+                      found->head_dim == layer->head_dim && found->value_dim == layer->value_dim),
                  "%s: layer %d shares keys, but no layer before it has keys of %" PRId64
                  " kv heads of %" PRId64 " features with a window of %" PRId64,
                  where, i, layer->kv_heads, layer->head_dim, layer->window);

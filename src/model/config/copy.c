@@ -22,6 +22,8 @@ static tsr_status check_kind(const tsr_model_config *c, const tsr_model_layer *l
     facts.heads = has_state ? 1 : layer->heads;
     facts.kv_heads = has_state ? 1 : layer->kv_heads;
     facts.head_dim = has_state ? 2 : layer->head_dim;
+    if (!has_state && !layer->latent)
+        facts.value_dim = layer->value_dim;
     facts.delta.period = 1; /* no layer has a delta net, which is checked below */
     TSR__REQUIRE(
         !layer->latent == !facts.family->latent,
@@ -60,6 +62,10 @@ static tsr_status check_kind(const tsr_model_config *c, const tsr_model_layer *l
                                          layer->temperature_length <= TSR_MODEL_MAX_CONTEXT)),
         "model: configuration: temperature is %g and temperature_length %" PRId64,
         layer->temperature, layer->temperature_length);
+    TSR__REQUIRE(!layer->keys_as_values || layer->value_dim == layer->head_dim,
+                 "model: configuration: values are keys, but value_dim is %" PRId64
+                 " and head_dim %" PRId64,
+                 layer->value_dim, layer->head_dim);
     TSR__REQUIRE(!layer->long_rope || layer->rope,
                  "model: configuration: a layer has long_rope, but no rope");
     TSR__REQUIRE(!layer->experts || facts.family->expert_keys,
@@ -141,6 +147,8 @@ static tsr_status copy_kind(const tsr_model_layer *given, int kind, tsr__config 
             net->taps = TSR__USUAL_TAPS;
         layer->delta_net = net;
     }
+    if (layer->value_dim == 0)
+        layer->value_dim = layer->latent ? layer->latent->value_dim : layer->head_dim;
     TSR__TRY(copy_rope(&layer->rope, 2 * kind, copy));
     return copy_rope(&layer->long_rope, 2 * kind + 1, copy);
 }

@@ -53,6 +53,7 @@ tsr_status tsr__state_layer_check(const char *where, const tsr_model_layer *laye
         {"heads", (double)layer->heads},
         {"kv_heads", (double)layer->kv_heads},
         {"head_dim", (double)layer->head_dim},
+        {"value_dim", (double)layer->value_dim},
         {"window", (double)layer->window},
         {"rope", layer->rope != NULL},
         {"long_rope", layer->long_rope != NULL},
@@ -77,7 +78,7 @@ tsr_status tsr__state_layer_check(const char *where, const tsr_model_layer *laye
 
 void tsr__layer_without_attention(tsr_model_layer *layer)
 {
-    layer->heads = layer->kv_heads = layer->head_dim = 0;
+    layer->heads = layer->kv_heads = layer->head_dim = layer->value_dim = 0;
     layer->window = layer->temperature_length = 0;
     layer->rope = layer->long_rope = NULL;
     layer->qkv_bias = layer->output_bias = layer->sinks = layer->output_gate = false;

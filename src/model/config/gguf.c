@@ -119,14 +119,16 @@ static tsr_status read_sizes_by_layers(metadata *m)
                  "gguf: %s.rope.dimension_count_swa is %" PRId64 ", but heads have %" PRId64
                  " features",
                  facts->family->gguf, rotated_window, window_head_dim);
-    if (window_head_dim == TSR__UNSET)
-        return TSR_OK;
-    facts->full_head_dim = facts->head_dim;
-    facts->head_dim = window_head_dim;
-    TSR__REQUIRE(facts->value_dim == TSR__UNSET || facts->value_dim == facts->full_head_dim,
-                 "gguf: keys have %" PRId64 " features per head, but values %" PRId64,
-                 facts->full_head_dim, facts->value_dim);
-    facts->value_dim = TSR__UNSET;
+    if (window_head_dim != TSR__UNSET) {
+        facts->full_head_dim = facts->head_dim;
+        facts->head_dim = window_head_dim;
+    }
+    const int64_t full =
+        facts->full_head_dim != TSR__UNSET ? facts->full_head_dim : facts->head_dim;
+    TSR__REQUIRE(facts->value_dim == TSR__UNSET || facts->value_dim == full,
+                 "gguf: keys have %" PRId64 " features per head, but values %" PRId64, full,
+                 facts->value_dim);
+    facts->value_dim = TSR__UNSET; /* as keys in all layers */
     return TSR_OK;
 }
 

@@ -121,6 +121,7 @@ static tsr_status read_number(tsr__config_reader *r, bool *known)
         {"sliding_window_pattern", &facts->window_period},
         {"_sliding_window_pattern", &facts->window_period},
         {"no_rope_layer_interval", &facts->no_rope_period},
+        {by_layers ? NULL : "v_head_dim", &facts->value_dim},
         {by_layers ? "global_head_dim" : NULL, &facts->full_head_dim},
         {by_layers ? "num_global_key_value_heads" : NULL, &facts->full_kv_heads},
         {by_layers ? "num_kv_shared_layers" : NULL, &facts->shared_layers},

@@ -24,6 +24,10 @@ tsr_status tsr__latent_check(const char *where, const tsr_model_layer *layer)
                  " kv heads and a head_dim of %" PRId64 "; as many kv heads as heads, and %" PRId64
                  ", are needed",
                  where, layer->heads, layer->kv_heads, layer->head_dim, l->nope_dim + l->rope_dim);
+    TSR__REQUIRE(layer->value_dim == l->value_dim,
+                 "%s: a layer with latent attention has a value_dim of %" PRId64
+                 ", but its values have %" PRId64 " features",
+                 where, layer->value_dim, l->value_dim);
     TSR__REQUIRE(layer->heads <= TSR_MODEL_MAX_WIDTH / (l->nope_dim + l->rope_dim) &&
                      layer->heads <= TSR_MODEL_MAX_WIDTH / l->value_dim &&
                      layer->heads <= TSR_MODEL_MAX_WIDTH / l->kv_lora_rank,

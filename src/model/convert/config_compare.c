@@ -140,6 +140,7 @@ static tsr_status compare_layers(const tsr_model_layer *a, const tsr_model_layer
         {"the number of heads", a->heads, b->heads},
         {"the number of kv heads", a->kv_heads, b->kv_heads},
         {"the size of a head", a->head_dim, b->head_dim},
+        {"the size of a head's values", a->value_dim, b->value_dim},
         {"whether a layer has experts", a->experts != NULL, b->experts != NULL},
         {"whether attention has sinks", a->sinks, b->sinks},
         {"whether the output of attention has a gate", a->output_gate, b->output_gate},

@@ -112,7 +112,7 @@ static tsr_status put_sizes(put *p, const tsr_model_config *c)
         {by_layers || short_convs ? NULL : "attention.head_count_kv", latent ? 1 : layer->kv_heads},
         {"attention.key_length",
          latent ? latent->kv_lora_rank + latent->rope_dim : layer->head_dim},
-        {"attention.value_length", latent ? latent->kv_lora_rank : layer->head_dim},
+        {"attention.value_length", latent ? latent->kv_lora_rank : layer->value_dim},
         {"vocab_size", c->vocabulary},
     };
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)

@@ -283,6 +283,8 @@ static void print_rotary(tsr__json_writer *w, const tsr_model_config *c,
     const int first = tsr__config_window(c, &window);
     if (!layer->latent)
         print_integer(w, "head_dim", layer->head_dim);
+    if (!layer->latent && layer->value_dim != layer->head_dim)
+        print_integer(w, "v_head_dim", layer->value_dim);
     print_real(w, "rope_theta", layer->rope->theta);
     if (layer->long_rope)
         print_long_rope(w, c, layer);

@@ -21,6 +21,18 @@ static tsr_status check_given(const tsr_model_plan_params *p, const tsr_model_co
     return TSR_OK;
 }
 
+/* Returns the elements of the matrices of latent attention, divided by the width. */
+static double latent_work(const tsr_model_config *c, const tsr_model_layer *layer)
+{
+    const tsr_model_latent *l = layer->latent;
+    const double width = (double)c->width, heads = (double)layer->heads,
+                 queries = heads * (double)layer->head_dim, q_rank = (double)l->q_lora_rank,
+                 kv_rank = (double)l->kv_lora_rank;
+    return (q_rank > 0 ? q_rank * (1 + queries / width) : queries) + kv_rank + (double)l->rope_dim +
+           heads * (double)(l->nope_dim + l->value_dim) * kv_rank / width +
+           heads * (double)l->value_dim;
+}
+
 /* Returns the work of the head for a token, in units of the average work of a layer. Counts
  * products of matrices only. */
 static double head_in_layers(const tsr_model_config *c)
@@ -28,8 +40,9 @@ static double head_in_layers(const tsr_model_config *c)
     double sum = 0; /* of the layers, divided by the width */
     for (int i = 0; i < c->layers; i++) {
         const tsr_model_layer *layer = tsr__config_layer(c, i);
-        const int gate = layer->output_gate ? 1 : 0;
-        const double heads = (double)((2 + gate) * layer->heads + 2 * layer->kv_heads);
+        const int results = layer->output_gate ? 2 : 1;
+        const double heads = (double)layer->heads, kv_heads = (double)layer->kv_heads,
+                     keys = (double)layer->head_dim, values = (double)layer->value_dim;
         const tsr_model_experts *e = layer->experts;
         const tsr_model_delta_net *net = layer->delta_net;
         if (net)
@@ -37,7 +50,8 @@ static double head_in_layers(const tsr_model_config *c)
                 (double)(2 * net->key_heads * net->key_dim + net->heads * (3 * net->value_dim + 2));
         if (layer->conv_taps > 0)
             sum += 4 * (double)c->width;
-        sum += heads * (double)layer->head_dim +
+        sum += (layer->latent ? latent_work(c, layer)
+                              : (heads + kv_heads) * keys + (results * heads + kv_heads) * values) +
                (e ? 3 * (double)(e->used * e->hidden + e->shared_hidden) + (double)e->count : 0) +
                (e && !e->beside_mlp ? 0 : (double)((layer->gated ? 3 : 2) * layer->hidden));
     }

@@ -33,7 +33,7 @@ static int64_t delta_unit(const char *ours, const tsr_model_delta_net *net)
 static tsr__weight_part part_of(const tsr__planned *item, const tsr__plan_share *s,
                                 const tsr_model_layer *layer)
 {
-    const int64_t head_dim = layer ? layer->head_dim : 0;
+    const int64_t head_dim = layer ? layer->head_dim : 0, value_dim = layer ? layer->value_dim : 0;
     const bool whole = layer && layer->qk_norm == TSR_QK_NORM_WHOLE;
     tsr__weight_part part = {.rows = item->weight.rows, .columns = item->weight.columns};
     const bool is_bias = item->ndim == 1;
@@ -45,17 +45,22 @@ static tsr__weight_part part_of(const tsr__planned *item, const tsr__plan_share 
         *(starts(ours, "delta_net.o.") ? &columns : &rows) = unit > 0 ? &s->key_heads : NULL;
     } else if (starts(ours, "short_conv.")) {
         *(starts(ours, "short_conv.o.") ? &columns : &rows) = &s->key_heads;
-    } else if (starts(ours, "attention.q.") || starts(ours, "attention.gate.") ||
-               starts(ours, "attention.q_b.") || (whole && starts(ours, "attention.q_norm."))) {
+    } else if (starts(ours, "attention.q.") || starts(ours, "attention.q_b.") ||
+               (whole && starts(ours, "attention.q_norm."))) {
         rows = &s->heads;
         unit = head_dim;
-    } else if (starts(ours, "attention.k.") || starts(ours, "attention.v.") ||
-               (whole && starts(ours, "attention.k_norm."))) {
+    } else if (starts(ours, "attention.gate.")) {
+        rows = &s->heads;
+        unit = value_dim;
+    } else if (starts(ours, "attention.k.") || (whole && starts(ours, "attention.k_norm."))) {
         rows = s->all_kv_heads ? NULL : &s->kv_heads;
         unit = head_dim;
+    } else if (starts(ours, "attention.v.")) {
+        rows = s->all_kv_heads ? NULL : &s->kv_heads;
+        unit = value_dim;
     } else if (starts(ours, "attention.o.")) {
         columns = is_bias ? NULL : &s->heads;
-        unit = layer->latent ? layer->latent->value_dim : head_dim;
+        unit = value_dim;
     } else if (strcmp(ours, "attention.sinks") == 0) {
         rows = &s->heads;
     } else if (starts(ours, "mlp.gate.") || starts(ours, "mlp.up.")) {
@@ -170,6 +175,12 @@ static uint64_t state_bytes(const tsr_model_layer *layer)
     return (uint64_t)(inputs + each * net->key_dim * net->value_dim) * sizeof(float);
 }
 
+/* The features of a key and its value. */
+static uint64_t features_of(const tsr_model_layer *layer)
+{
+    return (uint64_t)(layer->head_dim + layer->value_dim);
+}
+
 uint64_t tsr__plan_cache_bytes(const tsr_model_config *c, const tsr_model_plan_params *p, int layer,
                                const tsr__plan_share *s)
 {
@@ -184,20 +195,20 @@ uint64_t tsr__plan_cache_bytes(const tsr_model_config *c, const tsr_model_plan_p
     if (latent) /* of one head, whose values are in its keys */
         return (uint64_t)tokens * (s->heads.count > 0) *
                (uint64_t)(latent->kv_lora_rank + latent->rope_dim) * tsr_dtype_size(p->cache_dtype);
-    return 2 * (uint64_t)tokens * s->kv_heads.count *
-           (uint64_t)tsr__config_layer(c, layer)->head_dim * tsr_dtype_size(p->cache_dtype);
+    return (uint64_t)tokens * s->kv_heads.count * features_of(tsr__config_layer(c, layer)) *
+           tsr_dtype_size(p->cache_dtype);
 }
 
 tsr_status tsr__plan_check_cache(const tsr_model_config *c, const tsr_model_plan_params *p)
 {
-    /* Less than 2^64, because heads · head_dim is at most TSR_MODEL_MAX_WIDTH. The last page of a
-     * sequence may be incomplete. */
+    /* Less than 2^64, because the features of all heads are at most TSR_MODEL_MAX_WIDTH. The last
+     * page of a sequence may be incomplete. */
     uint64_t features = 0;
     for (int i = 0; i < c->layers; i++)
         features +=
-            (uint64_t)(tsr__config_layer(c, i)->kv_heads * tsr__config_layer(c, i)->head_dim);
+            (uint64_t)tsr__config_layer(c, i)->kv_heads * features_of(tsr__config_layer(c, i));
     uint64_t bytes =
-        features * 2 * tsr_dtype_size(p->cache_dtype) * (uint64_t)(p->context + TSR__PAGE_TOKENS);
+        features * tsr_dtype_size(p->cache_dtype) * (uint64_t)(p->context + TSR__PAGE_TOKENS);
     if (!tsr__mul_u64(bytes, (uint64_t)p->sequences, &bytes) || bytes > INT64_MAX)
         return tsr__fail(TSR_ERR_OVERFLOW,
                          "model: the cache of %d sequences of %" PRId64

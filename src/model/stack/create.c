@@ -112,6 +112,7 @@ static tsr_self_attention_params attention_of(const tsr_model_layer *layer,
                                        .heads = layer->heads,
                                        .kv_heads = layer->kv_heads,
                                        .head_dim = layer->head_dim,
+                                       .value_dim = layer->value_dim,
                                        .bias = layer->qkv_bias,
                                        .output_bias = layer->output_bias,
                                        .causal = true,
@@ -256,7 +257,7 @@ static tsr_status check_shared_keys(const tsr_stack *s, int index)
     TSR__TRY(tsr_self_attention_get_heads(s->blocks[index], &own));
     TSR__TRY(tsr_self_attention_get_heads(s->blocks[source], &other));
     TSR__REQUIRE(own.kv_first == other.kv_first && own.kv_count == other.kv_count &&
-                     own.head_dim == other.head_dim,
+                     own.head_dim == other.head_dim && own.value_dim == other.value_dim,
                  "model: layer %d reads the keys of layer %d, which has other heads on this rank",
                  s->first_layer + index, s->first_layer + source);
     return TSR_OK;

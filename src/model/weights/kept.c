@@ -124,8 +124,8 @@ tsr_status tsr__kept_align_heads(const tsr__kept *k, const tsr__weights *weights
     const int64_t queries = of_kv ? layer->heads / layer->kv_heads : 1;
     int64_t block;
     TSR__TRY(largest_block(k, weights, kind, "attention.o.weight", &block));
-    const int64_t features = layer->latent ? layer->latent->value_dim : layer->head_dim;
-    *out = align_units(k, of_kv ? layer->kv_heads : layer->heads, queries * features, block);
+    *out =
+        align_units(k, of_kv ? layer->kv_heads : layer->heads, queries * layer->value_dim, block);
     return TSR_OK;
 }
 

@@ -27,6 +27,7 @@ typedef enum size_name {
     CONV_TAPS,
     TWO_WIDTHS,
     VALUES, /* heads times the features of their values */
+    KV_VALUES,
     Q_RANK, /* of latent attention */
     KV_RANK,
     LATENTS, /* kv_lora_rank + rope_dim */
@@ -115,10 +116,10 @@ static const parameter inside[] = {
     {"attention.q.bias", QUERIES, NO_SIZE, QKV_BIAS},
     {"attention.k.weight", KEYS, WIDTH, OWN_KEYS},
     {"attention.k.bias", KEYS, NO_SIZE, OWN_KEYS_BIAS},
-    {"attention.v.weight", KEYS, WIDTH, OWN_VALUES},
-    {"attention.v.bias", KEYS, NO_SIZE, OWN_VALUES_BIAS},
-    {"attention.gate.weight", QUERIES, WIDTH, GATE},
-    {"attention.gate.bias", QUERIES, NO_SIZE, GATE_BIAS},
+    {"attention.v.weight", KV_VALUES, WIDTH, OWN_VALUES},
+    {"attention.v.bias", KV_VALUES, NO_SIZE, OWN_VALUES_BIAS},
+    {"attention.gate.weight", VALUES, WIDTH, GATE},
+    {"attention.gate.bias", VALUES, NO_SIZE, GATE_BIAS},
     {"attention.q_norm.weight", Q_NORM, NO_SIZE, QK_NORM},
     {"attention.k_norm.weight", K_NORM, NO_SIZE, K_NORM_TOO},
     {"attention.kv_a.weight", LATENTS, WIDTH, LATENT},
@@ -227,7 +228,9 @@ static int64_t size_of(const tsr_model_config *config, const tsr_model_layer *la
     case TWO_WIDTHS:
         return 2 * config->width;
     case VALUES:
-        return layer->heads * (layer->latent ? layer->latent->value_dim : layer->head_dim);
+        return layer->heads * layer->value_dim;
+    case KV_VALUES:
+        return layer->kv_heads * layer->value_dim;
     case Q_RANK:
         return layer->latent->q_lora_rank;
     case KV_RANK:
@@ -237,7 +240,7 @@ static int64_t size_of(const tsr_model_config *config, const tsr_model_layer *la
     case NOPE:
         return layer->latent->nope_dim;
     case VALUE:
-        return layer->latent->value_dim;
+        return layer->value_dim;
     case LAYER_INPUT:
         return config->layer_input;
     case LAYER_INPUTS:

@@ -160,10 +160,12 @@ static void place_gated(const tsr__weights *w, const tsr_model_layer *layer, con
 {
     if (!layer->output_gate || !together(w, "attention.q", "attention.gate"))
         return;
-    out->first_row = starts(ours, "attention.q.") ? 0 : layer->head_dim;
-    out->all_rows = 2 * out->rows;
-    out->row_order =
-        (tsr__order){.run = layer->head_dim, .runs = 1, .group_step = 2 * layer->head_dim};
+    const bool is_q = starts(ours, "attention.q.");
+    const int64_t both = layer->head_dim + layer->value_dim;
+    out->first_row = is_q ? 0 : layer->head_dim;
+    out->all_rows = layer->heads * both;
+    out->row_order = (tsr__order){
+        .run = is_q ? layer->head_dim : layer->value_dim, .runs = 1, .group_step = both};
 }
 
 /* If q, k and v have the same name, or gate and up, they are consecutive rows of one tensor. */
@@ -193,11 +195,12 @@ static void place_rows(const tsr__weights *w, const tsr_model_layer *layer, cons
     if (!is_q && !is_k && !is_v)
         return;
     const int64_t queries = layer->heads * layer->head_dim,
-                  keys = layer->kv_heads * layer->head_dim;
+                  keys = layer->kv_heads * layer->head_dim,
+                  values = layer->kv_heads * layer->value_dim;
     if (tsr__weight_same_name(w, tsr__weight_name_of(w, 0, is_q ? "attention.k" : "attention.q"),
                               name)) {
         out->first_row = is_q ? 0 : is_k ? queries : queries + keys;
-        out->all_rows = queries + 2 * keys;
+        out->all_rows = queries + keys + values;
     }
     if (!is_v && w->files->gguf && w->family->gguf_interleaved)
         out->interleaved_head = layer->head_dim;

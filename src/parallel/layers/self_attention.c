@@ -39,14 +39,14 @@ static tsr_attention_params params_of(const tsr__attention *a, const tsr_tensor 
 
 /* Forward ------------------------------------------------------------------------------------ */
 
-/* Computes the attention of this rank's heads: *y [.., tokens, heads · head_dim]. `lse` may be
+/* Computes the attention of this rank's heads: *y [.., tokens, heads · value_dim]. `lse` may be
  * NULL. */
 static tsr_status attend_heads(tsr__attention *a, tsr__temps *temps, const tsr_tensor *qkv,
                                const tsr__qkv_heads *in, tsr_tensor **lse, tsr_tensor **y)
 {
     const tsr_layout *layout = tsr_tensor_layout(qkv), *q = tsr_tensor_layout(in->q);
     tsr_tensor *view;
-    TSR__TRY(tsr__temp_like(temps, qkv, layout->dtype, -1, a->heads.count * a->heads.head_dim, y));
+    TSR__TRY(tsr__temp_like(temps, qkv, layout->dtype, -1, a->heads.count * a->heads.value_dim, y));
     if (lse)
         TSR__TRY(tsr__temp_new(temps, TSR_F32, 3, q->shape, lse));
     if (a->heads.count == 0)
@@ -62,7 +62,7 @@ static tsr_status by_tokens(tsr__temps *temps, const tsr_tensor *heads, tsr_tens
     return tsr__temp_transpose(temps, heads, 1, 2, out);
 }
 
-/* y = x · σ(gate) for x and y [.., tokens, heads · head_dim]. y may be x. */
+/* y = x · σ(gate) for x and y [.., tokens, heads · value_dim]. y may be x. */
 static tsr_status apply_gate(const tsr__attention *a, tsr__temps *temps, const tsr_tensor *gate,
                              const tsr_tensor *x, const tsr_tensor *y)
 {
@@ -195,7 +195,7 @@ static tsr_status attention_forward_cached_with(tsr__attention *a, tsr__temps *t
     const tsr_dtype dtype = tsr_tensor_layout(qkv)->dtype;
     params = params_of(a, NULL);
     const tsr_dtype narrow = a->heads.count > 0 ? heads_dtype(a, cached, &in, &params) : dtype;
-    TSR__TRY(tsr__temp_like(temps, qkv, narrow, -1, a->heads.count * a->heads.head_dim, &heads));
+    TSR__TRY(tsr__temp_like(temps, qkv, narrow, -1, a->heads.count * a->heads.value_dim, &heads));
     if (a->heads.count > 0) {
         TSR__TRY(tsr__by_heads(a, temps, heads, &view));
         TSR__TRY(
@@ -271,7 +271,7 @@ static tsr_status attend_heads_grad(tsr__attention *a, tsr__temps *temps,
                                     tsr_tensor **dqkv)
 {
     const tsr_layout *layout = tsr_tensor_layout(saved->hidden);
-    tsr_tensor *heads_view, *dheads_view, *dy, *y, *dattended, *positions, *sink_grads = NULL;
+    tsr_tensor *dy, *y, *dattended, *positions, *sink_grads = NULL;
     const tsr_tensor *attended =
         a->output_gate ? saved->heads : saved->child[TSR__ATTENTION_OUTPUT]->x;
     tsr__qkv_heads in = {0}, d = {0};
@@ -281,17 +281,14 @@ static tsr_status attend_heads_grad(tsr__attention *a, tsr__temps *temps,
     if (trains_sinks)
         TSR__TRY(new_sink_grads(a, temps, &sink_grads, &params.dsinks));
     if (a->heads.count > 0) {
-        TSR__TRY(tsr__by_heads(a, temps, saved->hidden, &heads_view));
-        TSR__TRY(tsr__split_heads(a, temps, heads_view, &in));
+        TSR__TRY(tsr__qkv_split(a, temps, saved->hidden, &in));
         if (saved->normalised) {
             const tsr__qkv_heads raw = in;
-            TSR__TRY(tsr__by_heads(a, temps, saved->normalised, &heads_view));
-            TSR__TRY(tsr__split_heads(a, temps, heads_view, &in));
+            TSR__TRY(tsr__qkv_split(a, temps, saved->normalised, &in));
             in.v = raw.v;
             in.gate = raw.gate;
         }
-        TSR__TRY(tsr__by_heads(a, temps, *dqkv, &dheads_view));
-        TSR__TRY(tsr__split_heads(a, temps, dheads_view, &d));
+        TSR__TRY(tsr__qkv_split(a, temps, *dqkv, &d));
         if (a->output_gate) {
             TSR__TRY(gate_grad(a, temps, saved, dheads, &in, &d, &dattended));
             dheads = dattended;

@@ -46,12 +46,13 @@ extern const tsr__layer_type tsr__self_attention_type;
 /* The indices of the layer's own parameters, if it has norms. */
 enum { TSR__Q_NORM, TSR__K_NORM };
 
-/* Views of the query, key and value heads in a tensor [batch, heads + 2 · kv_heads, tokens,
- * head_dim], which has another `heads` of gates if attention has a gate. */
+/* Views [batch, heads, tokens, head_dim] of the heads of queries, keys, values and gates in the
+ * features of tokens, where they follow each other in this order. Values and gates have value_dim
+ * features in place of head_dim. */
 typedef struct tsr__qkv_heads {
     tsr_tensor *q, *k, *v; /* NULL: the features have none */
     tsr_tensor *qk;        /* the heads of q and k together */
-    tsr_tensor *gate;      /* or NULL */
+    tsr_tensor *gate;      /* NULL: there is none */
 } tsr__qkv_heads;
 
 /* self_attention.c */
@@ -74,12 +75,9 @@ tsr_status tsr__documents_keep(const tsr__documents *documents,
  * head_dim]. */
 tsr_status tsr__heads_of(tsr__temps *temps, const tsr_tensor *in, int64_t head_dim,
                          tsr_tensor **out) TSR_NODISCARD;
-/* The same with the layer's head_dim. */
+/* The same of results of the layer's heads, which have its value_dim. */
 tsr_status tsr__by_heads(const tsr__attention *attention, tsr__temps *temps, const tsr_tensor *in,
                          tsr_tensor **out) TSR_NODISCARD;
-/* Creates views of the heads in such a view of features. */
-tsr_status tsr__split_heads(const tsr__attention *attention, tsr__temps *temps,
-                            const tsr_tensor *heads_view, tsr__qkv_heads *out) TSR_NODISCARD;
 /* Creates views of the heads in a contiguous tensor [.., tokens, features]. */
 tsr_status tsr__qkv_split(const tsr__attention *attention, tsr__temps *temps,
                           const tsr_tensor *features, tsr__qkv_heads *out) TSR_NODISCARD;

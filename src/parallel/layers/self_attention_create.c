@@ -19,9 +19,9 @@ typedef struct head_plan {
     bool replicated; /* every rank has the parameters of all kv heads */
     /* The heads that `partition` divides: kv heads, or query heads if replicated. */
     tsr__division divided_heads;
-    /* The features of the query heads and of the kv heads. If replicated, kv_features.sizes is
-     * NULL. */
-    tsr__division features, kv_features;
+    /* The features of the query heads and of the kv heads, and those of values and of the query
+     * heads' results. If replicated, the sizes of kv_features and values are NULL. */
+    tsr__division features, kv_features, values, results;
 } head_plan;
 
 static void head_plan_finish(head_plan *p)
@@ -29,6 +29,8 @@ static void head_plan_finish(head_plan *p)
     tsr__free(p->divided_heads.sizes);
     tsr__free(p->features.sizes);
     tsr__free(p->kv_features.sizes);
+    tsr__free(p->values.sizes);
+    tsr__free(p->results.sizes);
 }
 
 /* Checks ------------------------------------------------------------------------------------- */
@@ -52,6 +54,14 @@ static tsr_status check_sizes(const tsr_layer *layer, head_plan *p)
     TSR__REQUIRE(params->head_dim >= 1 && params->head_dim <= TSR_MAX_HEAD_DIM,
                  "%s: head_dim is %lld; 1 to %d are possible", layer->who,
                  (long long)params->head_dim, TSR_MAX_HEAD_DIM);
+    if (params->value_dim == 0)
+        params->value_dim = params->head_dim;
+    TSR__REQUIRE(params->value_dim >= 1 && params->value_dim <= TSR_MAX_HEAD_DIM,
+                 "%s: value_dim is %lld; 1 to %d are possible", layer->who,
+                 (long long)params->value_dim, TSR_MAX_HEAD_DIM);
+    TSR__REQUIRE(!params->keys_as_values || params->value_dim == params->head_dim,
+                 "%s: keys_as_values is set, but value_dim is %lld and head_dim %lld", layer->who,
+                 (long long)params->value_dim, (long long)params->head_dim);
     return TSR_OK;
 }
 
@@ -140,14 +150,20 @@ static tsr_status divide_heads(tsr__attention *a, head_plan *p)
                                   p->replicated ? params->heads : params->kv_heads, "partition",
                                   &p->partition, &p->divided_heads));
     TSR__TRY(scale_division(layer, &p->divided_heads, queries * params->head_dim, &p->features));
-    if (!p->replicated)
+    TSR__TRY(scale_division(layer, &p->divided_heads, queries * params->value_dim, &p->results));
+    if (!p->replicated) {
         TSR__TRY(scale_division(layer, &p->divided_heads, params->head_dim, &p->kv_features));
+        TSR__TRY(scale_division(layer, &p->divided_heads, params->value_dim, &p->values));
+    }
     a->heads.first = p->divided_heads.first * queries;
     a->heads.count = p->divided_heads.length * queries;
-    a->heads.head_dim = a->heads.value_dim = params->head_dim;
+    a->heads.head_dim = params->head_dim;
+    a->heads.value_dim = params->value_dim;
     TSR__TRY(set_kv_heads(a, p));
     p->kv_features.first = a->heads.kv_first * params->head_dim;
     p->kv_features.length = a->heads.kv_count * params->head_dim;
+    p->values.first = a->heads.kv_first * params->value_dim;
+    p->values.length = a->heads.kv_count * params->value_dim;
     return TSR_OK;
 }
 
@@ -188,10 +204,17 @@ static tsr_status create_input(tsr__attention *a, const head_plan *p)
         .division = p->kv_features,
         .replicated = p->replicated,
     };
-    tsr__column_block v = k;
-    v.name = "v";
-    tsr__column_block gate = q;
-    gate.name = "gate";
+    const tsr__column_block v = {
+        .name = "v",
+        .output_size = p->params.kv_heads * p->params.value_dim,
+        .division = p->values,
+        .replicated = p->replicated,
+    };
+    const tsr__column_block gate = {
+        .name = "gate",
+        .output_size = p->params.heads * p->params.value_dim,
+        .division = p->results,
+    };
     const int count = p->params.shared_keys      ? 1
                       : p->params.keys_as_values ? 2
                       : a->output_gate           ? 4
@@ -206,13 +229,13 @@ static tsr_status create_output(tsr__attention *a, const head_plan *p)
     const tsr_self_attention_params *params = &p->params;
     tsr_linear_params linear = linear_params(a, p);
     const int64_t unit = p->replicated ? 1 : params->heads / params->kv_heads;
-    linear.input_size = params->heads * params->head_dim;
+    linear.input_size = params->heads * params->value_dim;
     linear.output_size = params->size;
     linear.bias = params->output_bias;
     linear.input = TSR_LAYOUT_SHARDED;
     linear.output = params->sequence ? TSR_LAYOUT_SEQUENCE : TSR_LAYOUT_FULL;
     tsr_partition_params partition = p->partition;
-    partition.align = tsr__max_u64(partition.align, 1) * (uint64_t)(unit * params->head_dim);
+    partition.align = tsr__max_u64(partition.align, 1) * (uint64_t)(unit * params->value_dim);
     linear.partition = &partition;
     if (p->output_init.kind != TSR_INIT_DEFAULT)
         linear.init = &p->output_init;
