@@ -305,6 +305,16 @@ tsr_status tsr__kv_cache_append_and_attend(tsr_kv_cache *cache, int layer, const
 tsr_status tsr__kv_cache_attend(tsr_kv_cache *cache, int layer, const tsr_rope *rope, tsr_tensor *y,
                                 tsr_tensor *q, const tsr_attention_params *params) TSR_NODISCARD;
 
+/* For attention whose keys and values are computed from those in the cache. Returns the number of
+ * tokens for which the pages of a sequence of the step have room, the most of all sequences. Sets
+ * q_lengths and kv_lengths of *params, unless it is NULL. */
+int64_t tsr__kv_cache_step_keys(const tsr_kv_cache *cache, tsr_attention_params *params);
+/* Copies the keys of the step's sequences, of a layer with one kv head, to y, a contiguous tensor
+ * [sequences, as many as tsr__kv_cache_step_keys says, head_dim]. Those behind a sequence's end may
+ * have any value. */
+tsr_status tsr__kv_cache_read_keys(const tsr_kv_cache *cache, int layer,
+                                   const tsr_tensor *y) TSR_NODISCARD;
+
 /* Normalisation -------------------------------------------------------------------------------- */
 
 /* Creates the tensor in which tsr__norm_with_stats writes the statistics of x's rows for a later

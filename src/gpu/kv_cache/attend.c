@@ -1,4 +1,6 @@
 /* Attention of a step's tokens with the keys and values in the cache. */
+#include <string.h>
+
 #include "base/struct_size.h"
 #include "gpu/attention/call.h"
 #include "gpu/device/coopmat.h"
@@ -12,6 +14,14 @@ typedef struct cached {
     tsr_tensor k, v;
     tsr_attention_params params;
 } cached;
+
+/* Sets the lengths of the step's sequences. If all have equally many tokens, leaves out q_lengths:
+ * without them, kernels know which keys no query sees. */
+static void set_lengths(const tsr__kv_step *step, tsr_attention_params *out)
+{
+    out->q_lengths = step->even ? NULL : step->q_lengths;
+    out->kv_lengths = step->kv_lengths;
+}
 
 /* Checks the arguments, and completes the params. */
 static tsr_status prepare(const tsr_kv_cache *cache, int layer, const tsr_tensor *q,
@@ -34,10 +44,7 @@ static tsr_status prepare(const tsr_kv_cache *cache, int layer, const tsr_tensor
     TSR__TRY(tsr__kv_cache_values(cache, layer, &out->v));
     out->params = *params;
     out->params.pages = cache->step.pages;
-    /* If all sequences have equally many tokens, leave out q_lengths: without them, kernels know
-     * which keys no query sees. */
-    out->params.q_lengths = cache->step.even ? NULL : cache->step.q_lengths;
-    out->params.kv_lengths = cache->step.kv_lengths;
+    set_lengths(&cache->step, &out->params);
     return TSR_OK;
 }
 
@@ -178,4 +185,38 @@ tsr_status tsr__kv_cache_attend(tsr_kv_cache *cache, int layer, const tsr_rope *
     if (narrows(cache, &step, q))
         return attend_narrow(cache, layer, &step, &(operands){.y = y, .q = q});
     return tsr_attention(cache->params.stream, y, NULL, q, &step.k, &step.v, &step.params);
+}
+
+/* With other keys and values ------------------------------------------------------------------ */
+
+int64_t tsr__kv_cache_step_keys(const tsr_kv_cache *cache, tsr_attention_params *params)
+{
+    if (params)
+        set_lengths(&cache->step, params);
+    return cache->step.pages->layout.shape[1] * cache->params.page_tokens;
+}
+
+tsr_status tsr__kv_cache_read_keys(const tsr_kv_cache *cache, int layer, const tsr_tensor *y)
+{
+    const char *op = "kv_cache_read_keys";
+    TSR__TRY(tsr__kv_cache_check_pages(op, cache, layer));
+    const tsr__kv_layer *of = &cache->layers[layer];
+    const tsr__kv_step *step = &cache->step;
+    const int64_t want[] = {step->count, tsr__kv_cache_step_keys(cache, NULL), of->head_dim},
+                  pages = tsr_layout_count(&step->pages->layout),
+                  width = cache->params.page_tokens * of->head_dim;
+    TSR__REQUIRE(of->kv_heads == 1, "%s: layer %d has %lld kv heads; 1 is needed", op, layer,
+                 (long long)of->kv_heads);
+    TSR__REQUIRE(y && y->layout.ndim == 3 && memcmp(y->layout.shape, want, sizeof want) == 0,
+                 "%s: y is %s; %s is needed", op,
+                 y ? TSR__SHAPE(y->layout.ndim, y->layout.shape) : "NULL", TSR__SHAPE(3, want));
+    /* Each page is a row of a table. */
+    tsr_tensor table, rows = *y, ids = *step->pages;
+    TSR__TRY(tsr__kv_cache_keys(cache, layer, &table));
+    table.layout.ndim = 2;
+    table.layout.shape[1] = width;
+    table.layout.strides[1] = 1;
+    TSR__TRY(tsr_layout_reshape(&y->layout, 2, (int64_t[]){pages, width}, &rows.layout));
+    TSR__TRY(tsr_layout_reshape(&step->pages->layout, 1, &pages, &ids.layout));
+    return tsr__embedding(cache->params.stream, &rows, &table, &ids, 0);
 }

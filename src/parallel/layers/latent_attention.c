@@ -3,14 +3,19 @@
  * and a row-parallel layer y.
  *
  * Without a cache, keys and values of all heads are computed from the latents (expanded). With a
- * cache, which has the latents only, the queries are multiplied with the matrices of keys instead,
- * and the results of attention with those of values (absorbed): one head of keys, the latents, then
- * serves all heads of queries. */
+ * cache, which has the latents only, and few tokens, the queries are multiplied with the matrices
+ * of keys instead, and the results of attention with those of values (absorbed): one head of keys,
+ * the latents, then serves all heads of queries. With many tokens, such as those of a prompt, keys
+ * and values of all tokens in the cache are expanded in each pass. */
 #include "parallel/layers/latent_attention.h"
 
 #include "gpu/internal.h"
 #include "parallel/layers/self_attention.h"
 #include "tensor/dtype.h"
+
+/* With at most so many new tokens of a sequence, a pass is absorbed: a pass that checks drafts then
+ * computes as those of single tokens do. */
+#define MOST_ABSORBED 16
 
 const tsr_tensor *tsr__latent_weight(const tsr__latent_attention *a, tsr__latent_parameter which)
 {
@@ -163,27 +168,19 @@ static tsr_status check_input(const tsr__latent_attention *a, const tsr_tensor *
 /* Without a cache ---------------------------------------------------------------------------- */
 
 tsr_status tsr__latent_expand(const tsr__latent_attention *a, tsr__temps *temps,
-                              const tsr_tensor *latents, tsr_tensor **k, tsr_tensor **v)
+                              const tsr_tensor *latents, const tsr_tensor *k_b,
+                              const tsr_tensor *v_b, const tsr_tensor *k, const tsr_tensor *v)
 {
-    const int64_t heads = a->division.length, each = a->nope + a->rotary,
-                  wide = a->kv_rank + a->rotary;
-    const tsr_dtype dtype = tsr_tensor_layout(latents)->dtype;
-    const tsr_tensor *k_b, *v_b;
+    const int64_t each = a->nope + a->rotary, wide = a->kv_rank + a->rotary;
     tsr_tensor *one, *products, *rotated, *copies;
-    TSR__TRY(tsr__temp_like(temps, latents, dtype, -1, heads * each, k));
-    TSR__TRY(tsr__temp_like(temps, latents, dtype, -1, heads * a->value, v));
-    if (heads == 0)
-        return TSR_OK;
-    TSR__TRY(tsr__latent_floats(a, temps, TSR__LATENT_K_B, &k_b));
-    TSR__TRY(tsr__latent_floats(a, temps, TSR__LATENT_V_B, &v_b));
     TSR__TRY(tsr__latent_by_heads(temps, latents, wide, 0, a->kv_rank, &one));
-    TSR__TRY(tsr__latent_by_heads(temps, *k, each, 0, a->nope, &products));
+    TSR__TRY(tsr__latent_by_heads(temps, k, each, 0, a->nope, &products));
     TSR__TRY(tsr_matmul(a->base.stream, products, one, k_b,
                         tsr_matmul_params(.precision = tsr__group_precision(a->base.group, k_b))));
     TSR__TRY(tsr__latent_view(temps, latents, wide, a->kv_rank, a->rotary, &rotated));
-    TSR__TRY(tsr__latent_view(temps, *k, each, a->nope, a->rotary, &copies));
+    TSR__TRY(tsr__latent_view(temps, k, each, a->nope, a->rotary, &copies));
     TSR__TRY(tsr_copy(a->base.stream, copies, rotated));
-    TSR__TRY(tsr__latent_by_heads(temps, *v, a->value, 0, a->value, &products));
+    TSR__TRY(tsr__latent_by_heads(temps, v, a->value, 0, a->value, &products));
     return tsr_matmul(a->base.stream, products, one, v_b,
                       tsr_matmul_params(.transpose_b = true,
                                         .precision = tsr__group_precision(a->base.group, v_b)));
@@ -205,9 +202,10 @@ static tsr_status attend(const tsr__latent_attention *a, tsr__temps *temps, cons
                          tsr_tensor **lse, tsr_tensor **y)
 {
     const int64_t each = a->nope + a->rotary;
+    const tsr_dtype dtype = tsr_tensor_layout(p->q)->dtype;
+    const tsr_tensor *k_b, *v_b;
     tsr_tensor *k, *v, *views[4];
-    TSR__TRY(tsr__temp_like(temps, p->q, tsr_tensor_layout(p->q)->dtype, -1,
-                            a->division.length * a->value, y));
+    TSR__TRY(tsr__temp_like(temps, p->q, dtype, -1, a->division.length * a->value, y));
     TSR__TRY(tsr__latent_view(temps, p->q, each, 0, each, &views[0]));
     if (lse)
         TSR__TRY(tsr__temp_new(temps, TSR_F32, 3, tsr_tensor_layout(views[0])->shape, lse));
@@ -215,7 +213,11 @@ static tsr_status attend(const tsr__latent_attention *a, tsr__temps *temps, cons
         return TSR_OK;
     const tsr_attention_params params =
         tsr__latent_params(a, a->documents ? a->documents->starts : NULL);
-    TSR__TRY(tsr__latent_expand(a, temps, p->latents, &k, &v));
+    TSR__TRY(tsr__temp_like(temps, p->q, dtype, -1, a->division.length * each, &k));
+    TSR__TRY(tsr__temp_like(temps, p->q, dtype, -1, a->division.length * a->value, &v));
+    TSR__TRY(tsr__latent_floats(a, temps, TSR__LATENT_K_B, &k_b));
+    TSR__TRY(tsr__latent_floats(a, temps, TSR__LATENT_V_B, &v_b));
+    TSR__TRY(tsr__latent_expand(a, temps, p->latents, k_b, v_b, k, v));
     TSR__TRY(tsr__latent_view(temps, k, each, 0, each, &views[1]));
     TSR__TRY(tsr__latent_view(temps, v, a->value, 0, a->value, &views[2]));
     TSR__TRY(tsr__latent_view(temps, *y, a->value, 0, a->value, &views[3]));
@@ -291,10 +293,76 @@ static tsr_status absorb(const tsr__latent_attention *a, tsr__temps *temps, cons
     return rotate(a, to, from, positions);
 }
 
+bool tsr__latent_expands(const tsr__latent_attention *a, int64_t tokens, int64_t keys)
+{
+    /* For one head; the projections are the same in both forms. */
+    const double of_matrices = (double)a->kv_rank * (double)(a->nope + a->value),
+                 pairs = (double)tokens * (double)keys -
+                         (a->causal ? (double)tokens * (double)(tokens - 1) / 2 : 0),
+                 absorbed =
+                     (double)tokens * of_matrices + pairs * (double)(2 * a->kv_rank + a->rotary),
+                 expanded =
+                     (double)keys * of_matrices + pairs * (double)(a->nope + a->rotary + a->value);
+    return tokens > MOST_ABSORBED && expanded < absorbed;
+}
+
+/* Attention of heads `first` … `first` + `count` − 1 of this rank with keys k and values v of as
+ * many heads. q are rotated queries of all heads of the rank, and y is [.., heads · value]. */
+static tsr_status attend_some(const tsr__latent_attention *a, tsr__temps *temps, int64_t first,
+                              int64_t count, const tsr_tensor *q, const tsr_tensor *k,
+                              const tsr_tensor *v, const tsr_tensor *y,
+                              const tsr_attention_params *params)
+{
+    const int64_t each = a->nope + a->rotary;
+    tsr_tensor *views[4];
+    TSR__TRY(tsr__latent_view(temps, q, each, 0, each, &views[0]));
+    TSR__TRY(tsr__latent_view(temps, y, a->value, 0, a->value, &views[3]));
+    TSR__TRY(tsr__temp_slice(temps, views[0], 1, first, count, &views[0]));
+    TSR__TRY(tsr__temp_slice(temps, views[3], 1, first, count, &views[3]));
+    TSR__TRY(tsr__latent_view(temps, k, each, 0, each, &views[1]));
+    TSR__TRY(tsr__latent_view(temps, v, a->value, 0, a->value, &views[2]));
+    return tsr_attention(a->base.stream, views[3], NULL, views[0], views[1], views[2], params);
+}
+
+/* Attention of this rank's heads with keys and values that are computed from the latents in the
+ * cache, for some heads after the others: y [.., heads · value]. Rotates the queries in place. */
+static tsr_status attend_expanded(const tsr__latent_attention *a, tsr__temps *temps,
+                                  const tsr__cached *cached, tsr_tensor *q,
+                                  const tsr_tensor *positions, tsr_tensor *y)
+{
+    const int64_t heads = a->division.length, each = a->nope + a->rotary;
+    const tsr_dtype dtype = tsr_tensor_layout(q)->dtype;
+    const tsr_tensor *matrices[2];
+    tsr_attention_params params = tsr__latent_params(a, NULL);
+    int64_t shape[3] = {tsr_tensor_layout(q)->shape[0],
+                        tsr__kv_cache_step_keys(cached->cache, &params), a->kv_rank + a->rotary};
+    const int64_t fit = a->most_expanded / (shape[0] * shape[1] * (each + a->value)),
+                  most = fit > 0 ? fit : 1, groups = (heads + most - 1) / most,
+                  at_once = (heads + groups - 1) / groups;
+    tsr_tensor *latents, *k, *v, *parts[4];
+    TSR__TRY(rotate_queries(a, temps, q, positions));
+    TSR__TRY(tsr__latent_floats(a, temps, TSR__LATENT_K_B, &matrices[0]));
+    TSR__TRY(tsr__latent_floats(a, temps, TSR__LATENT_V_B, &matrices[1]));
+    TSR__TRY(tsr__temp_new(temps, dtype, 3, shape, &latents));
+    TSR__TRY(tsr__kv_cache_read_keys(cached->cache, cached->layer, latents));
+    TSR__TRY(tsr__temp_like(temps, latents, dtype, -1, at_once * each, &k));
+    TSR__TRY(tsr__temp_like(temps, latents, dtype, -1, at_once * a->value, &v));
+    for (int64_t first = 0; first < heads; first += at_once) {
+        const int64_t count = heads - first < at_once ? heads - first : at_once;
+        TSR__TRY(tsr__temp_slice(temps, matrices[0], 0, first, count, &parts[0]));
+        TSR__TRY(tsr__temp_slice(temps, matrices[1], 0, first, count, &parts[1]));
+        TSR__TRY(tsr__temp_slice(temps, k, 2, 0, count * each, &parts[2]));
+        TSR__TRY(tsr__temp_slice(temps, v, 2, 0, count * a->value, &parts[3]));
+        TSR__TRY(tsr__latent_expand(a, temps, latents, parts[0], parts[1], parts[2], parts[3]));
+        TSR__TRY(attend_some(a, temps, first, count, q, parts[2], parts[3], y, &params));
+    }
+    return TSR_OK;
+}
+
 /* Attention of this rank's heads with the latents in the cache: *y [.., heads · value]. */
-static tsr_status attend_cached(const tsr__latent_attention *a, tsr__temps *temps,
-                                const tsr__cached *cached, const tsr_tensor *q,
-                                const tsr_tensor *positions, tsr_tensor *y)
+static tsr_status attend_absorbed(const tsr__latent_attention *a, tsr__temps *temps,
+                                  const tsr__cached *cached, const tsr_tensor *q,
+                                  const tsr_tensor *positions, tsr_tensor *y)
 {
     const int64_t wide = a->kv_rank + a->rotary;
     const tsr_attention_params params = tsr__latent_params(a, NULL);
@@ -333,7 +401,10 @@ static tsr_status forward_cached_with(tsr__latent_attention *a, tsr__temps *temp
     if (a->division.length > 0) {
         TSR__TRY(tsr__latent_view(temps, p.latents, wide, 0, wide, &keys));
         TSR__TRY(tsr_kv_cache_append(cached->cache, cached->layer, keys, NULL));
-        TSR__TRY(attend_cached(a, temps, cached, p.q, positions, heads));
+        const bool expands =
+            tsr__latent_expands(a, shape[1], tsr__kv_cache_step_keys(cached->cache, NULL));
+        TSR__TRY(expands ? attend_expanded(a, temps, cached, p.q, positions, heads)
+                         : attend_absorbed(a, temps, cached, p.q, positions, heads));
     }
     return tsr__layer_forward_added(a->base.child[0], heads, NULL, added, NULL, y);
 }

@@ -29,6 +29,9 @@ typedef struct tsr__latent_attention {
     int index[TSR__LATENT_PARAMETERS]; /* among the layer's own parameters; −1: it has none */
     bool causal, reduce_f32;
     float scale, norm_epsilon;
+    /* The most numbers of keys and values that a pass with a cache computes together: those of so
+     * many heads, at least one. */
+    int64_t most_expanded;
     tsr_rope *rope;                  /* NULL: nothing is rotated */
     tsr_tensor *positions;           /* i32: 0, 1, …; NULL until the first pass */
     const tsr__documents *documents; /* of the rows of forward passes; NULL: rows are documents */
@@ -57,11 +60,16 @@ tsr_attention_params tsr__latent_params(const tsr__latent_attention *a, const ts
 /* Gets the positions of `tokens` tokens in rows that are one document. */
 tsr_status tsr__latent_positions(tsr__latent_attention *a, tsr__temps *temps, int64_t tokens,
                                  tsr_tensor **out) TSR_NODISCARD;
-/* Computes the keys [.., heads · (nope + rotary)] and values [.., heads · value] of this rank's
- * heads from the latents [.., kv_rank + rotary], which are normalised and rotated. */
+/* Computes the keys k [.., count · (nope + rotary)] and values v [.., count · value] of `count`
+ * heads from the latents [.., kv_rank + rotary], which are normalised and rotated. k_b and v_b are
+ * the matrices of these heads, as floats. */
 tsr_status tsr__latent_expand(const tsr__latent_attention *a, tsr__temps *temps,
-                              const tsr_tensor *latents, tsr_tensor **k,
-                              tsr_tensor **v) TSR_NODISCARD;
+                              const tsr_tensor *latents, const tsr_tensor *k_b,
+                              const tsr_tensor *v_b, const tsr_tensor *k,
+                              const tsr_tensor *v) TSR_NODISCARD;
+/* Returns whether a pass with a cache computes keys and values of all heads: whether that needs
+ * fewer multiplications, for `tokens` new tokens of a sequence of `keys` tokens. */
+bool tsr__latent_expands(const tsr__latent_attention *a, int64_t tokens, int64_t keys);
 /* Creates a view [heads, rows, count] of features first … first + count − 1 of each head in a
  * contiguous tensor [.., heads · each]. */
 tsr_status tsr__latent_by_heads(tsr__temps *temps, const tsr_tensor *in, int64_t each,

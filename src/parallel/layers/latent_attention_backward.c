@@ -30,6 +30,7 @@ static tsr_status attend_back(pass *p, const tsr_tensor *dheads)
     const int64_t each = a->nope + a->rotary, value = a->value;
     const tsr_tensor *latents = saved->latent[TSR__SAVED_LATENTS];
     const tsr_dtype dtype = tsr_tensor_layout(latents)->dtype;
+    const tsr_tensor *k_b, *v_b;
     tsr_tensor *k, *v, *in[3], *d[3], *dy, *y, *rotated;
     TSR__TRY(tsr__temp_like(temps, latents, dtype, -1, a->division.length * each, &p->dq));
     TSR__TRY(tsr__temp_like(temps, latents, dtype, -1, a->division.length * each, &p->dk));
@@ -37,7 +38,11 @@ static tsr_status attend_back(pass *p, const tsr_tensor *dheads)
     if (a->division.length == 0)
         return TSR_OK;
     const tsr_attention_params params = tsr__latent_params(a, saved->starts);
-    TSR__TRY(tsr__latent_expand(a, temps, latents, &k, &v));
+    TSR__TRY(tsr__temp_like(temps, p->dk, dtype, -1, a->division.length * each, &k));
+    TSR__TRY(tsr__temp_like(temps, p->dv, dtype, -1, a->division.length * value, &v));
+    TSR__TRY(tsr__latent_floats(a, temps, TSR__LATENT_K_B, &k_b));
+    TSR__TRY(tsr__latent_floats(a, temps, TSR__LATENT_V_B, &v_b));
+    TSR__TRY(tsr__latent_expand(a, temps, latents, k_b, v_b, k, v));
     TSR__TRY(tsr__latent_view(temps, saved->hidden, each, 0, each, &in[0]));
     TSR__TRY(tsr__latent_view(temps, k, each, 0, each, &in[1]));
     TSR__TRY(tsr__latent_view(temps, v, value, 0, value, &in[2]));

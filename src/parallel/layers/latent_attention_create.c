@@ -10,6 +10,8 @@
 #include "parallel/layers/linear.h"
 #include "parallel/layers/norm_layer.h"
 
+#define MOST_EXPANDED (INT64_C(1) << 25)
+
 /* The type ------------------------------------------------------------------------------------ */
 
 static tsr_status forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
@@ -202,6 +204,7 @@ static tsr_status init(tsr__latent_attention *a, const tsr_latent_attention_para
     a->value = p->value_dim;
     a->causal = p->causal;
     a->reduce_f32 = p->reduce_f32;
+    a->most_expanded = MOST_EXPANDED;
     a->scale = p->scale != 0 ? p->scale : (float)(1 / sqrt((double)(a->nope + a->rotary)));
     for (int i = 0; i < TSR__LATENT_PARAMETERS; i++)
         a->index[i] = -1;
