@@ -19,7 +19,7 @@ static const cli_option options[] = {
     {"shape", "NAME",
      "without MODEL: the shape of the model: llama-1b, llama-7b, llama-110m, llama-15m, "
      "qwen3-30b-a3b, gpt-oss-20b, gpt-oss-120b, glm-4.5-air, mixtral-8x7b, "
-     "qwen3.5-27b or qwen3.5-35b-a3b (default: "
+     "qwen3.5-27b, qwen3.5-35b-a3b or glm-4.7-flash (default: "
      "llama-1b)",
      .read = bench_model_read_shape, .user = &chosen.shape},
     {"type", "TYPE",

@@ -93,12 +93,18 @@ static int64_t block_of(tsr_dtype type)
     return format != NULL ? format->block_count : 1;
 }
 
+/* Returns the features of a head's values. */
+static int64_t value_dim(const tsr_model_layer *c)
+{
+    return c->latent ? c->latent->value_dim : c->value_dim > 0 ? c->value_dim : c->head_dim;
+}
+
 /* Gives each layer the part of the heads and of the MLP that one rank would have. Heads that cannot
  * be divided stay as they are. */
 static void take_part(tsr_model_layer *c, tsr_model_experts *e, int64_t block)
 {
     if (c->heads % PARTS == 0 && c->kv_heads % PARTS == 0 &&
-        c->heads / PARTS * c->head_dim % block == 0) {
+        c->heads / PARTS * value_dim(c) % block == 0) {
         c->heads /= PARTS;
         c->kv_heads /= PARTS;
     }
@@ -131,11 +137,11 @@ static void take_little_of_net(tsr_model_delta_net *net, int64_t block)
 static void take_little(tsr_model_layer *c, tsr_model_experts *e, int64_t block)
 {
     int64_t heads = 1;
-    while (heads < c->heads && heads * c->head_dim % block != 0)
+    while (heads < c->heads && heads * value_dim(c) % block != 0)
         heads++;
     if (c->heads > 0) {
         c->heads = heads;
-        c->kv_heads = 1;
+        c->kv_heads = c->latent ? heads : 1;
     }
     c->hidden = least(c->hidden, EMPTY_HIDDEN);
     e->hidden = least(e->hidden, EMPTY_HIDDEN);
@@ -201,6 +207,18 @@ static void describe(const job *j, int which, measured *out)
     }
 }
 
+/* Returns the number of elements of the matrices of latent attention. */
+static double latent_elements(const tsr_model_config *c, const tsr_model_layer *layer)
+{
+    const tsr_model_latent *l = layer->latent;
+    const double width = (double)c->width, heads = (double)layer->heads,
+                 queries = heads * (double)layer->head_dim, q_rank = (double)l->q_lora_rank,
+                 kv_rank = (double)l->kv_lora_rank;
+    return (q_rank > 0 ? q_rank * (width + queries) : width * queries) +
+           width * (kv_rank + (double)l->rope_dim + heads * (double)l->value_dim) +
+           kv_rank * heads * (double)(l->nope_dim + l->value_dim);
+}
+
 /* Returns the number of elements of a block's matrices: those with which a row is multiplied or, if
  * `all`, also those of experts that it does not use. */
 static double block_elements(const tsr_model_config *c, bool all)
@@ -212,12 +230,16 @@ static double block_elements(const tsr_model_config *c, bool all)
         mlp = (double)e->count +
               3 * (double)((all ? e->count : e->used) * e->hidden + e->shared_hidden);
     const tsr_model_delta_net *net = layer->delta_net;
-    const double heads = (layer->output_gate ? 3 : 2) * (double)layer->heads,
+    if (layer->latent)
+        return latent_elements(c, layer) + (double)c->width * mlp;
+    const double heads = (double)layer->heads, kv_heads = (double)layer->kv_heads,
+                 values = (double)value_dim(layer),
                  mixer = net ? (double)(2 * net->key_heads * net->key_dim +
                                         net->heads * (3 * net->value_dim + 2))
                          : layer->conv_taps > 0
                              ? 4 * (double)c->width
-                             : (heads + 2 * (double)layer->kv_heads) * (double)layer->head_dim;
+                             : (heads + kv_heads) * (double)layer->head_dim +
+                                   ((layer->output_gate ? 2 : 1) * heads + kv_heads) * values;
     return (double)c->width * (mixer + mlp);
 }
 

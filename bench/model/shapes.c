@@ -79,6 +79,20 @@
     EXPERTS(128, 8, 1408, .gating = TSR_GATING_SIGMOID, .normalise = true, .choice_bias = true,    \
             .shared_hidden = 1408)
 
+#define GLM_LITE_LATENT                                                                            \
+    (&(const tsr_model_latent){.struct_size = sizeof(tsr_model_latent),                            \
+                               .q_lora_rank = 768,                                                 \
+                               .kv_lora_rank = 512,                                                \
+                               .nope_dim = 192,                                                    \
+                               .rope_dim = 64,                                                     \
+                               .value_dim = 256})
+#define GLM_LITE_LAYER(...)                                                                        \
+    EXPERT_LAYER(20, 20, 256, .latent = GLM_LITE_LATENT, .rope = ROPE(64, 1e6), .hidden = 10240,   \
+                 __VA_ARGS__)
+#define GLM_LITE_EXPERTS                                                                           \
+    EXPERTS(64, 4, 1536, .gating = TSR_GATING_SIGMOID, .normalise = true, .choice_bias = true,     \
+            .shared_hidden = 1536, .scale = 1.8)
+
 #define QWEN3_5_DELTA_NET(heads_)                                                                  \
     (&(const tsr_model_delta_net){.struct_size = sizeof(tsr_model_delta_net),                      \
                                   .key_heads = 16,                                                 \
@@ -101,8 +115,8 @@ static const uint16_t every_fourth[64] = {
 /* The kinds of gpt-oss's layers: with and without a window. */
 static const uint16_t alternating[36] = {0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1,
                                          0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1, 0, 1};
-/* The kinds of GLM's: the first layer has no experts. */
-static const uint16_t after_the_first[46] = {1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+/* The kinds of layers of GLM's models: the first one has no experts. */
+static const uint16_t after_the_first[47] = {1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
                                              0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
                                              0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
 
@@ -127,6 +141,10 @@ static const bench_model_shape shapes[] = {
                                  QWEN3_5_LAYERS(24, 4, 48, .hidden = 17408))},
     {"qwen3.5-35b-a3b", EXPERT_MODEL("qwen3_5_moe_text", 40, 2048, 248320, 262144,
                                      QWEN3_5_LAYERS(16, 2, 32, .experts = QWEN3_5_EXPERTS))},
+    {"glm-4.7-flash", EXPERT_MODEL("glm4_moe_lite", 47, 2048, 154880, 202752,
+                                   KINDS(2, GLM_LITE_LAYER(.experts = GLM_LITE_EXPERTS),
+                                         GLM_LITE_LAYER(.experts = NULL)),
+                                   .layer_kinds = after_the_first)},
 };
 #define SHAPES (sizeof shapes / sizeof *shapes)
 

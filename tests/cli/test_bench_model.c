@@ -281,7 +281,7 @@ START_TEST(mistakes_are_named)
     tool_refuses("bench model --shape x", "tessera: bench model: --shape takes llama-1b, llama-7b, "
                                           "llama-110m, llama-15m, qwen3-30b-a3b, gpt-oss-20b, "
                                           "gpt-oss-120b, glm-4.5-air, mixtral-8x7b, qwen3.5-27b, "
-                                          "qwen3.5-35b-a3b, not 'x'\n");
+                                          "qwen3.5-35b-a3b, glm-4.7-flash, not 'x'\n");
     tool_refuses("bench model --type iq4_nl",
                  "tessera: bench model: --type takes f32, f16, bf16, q4_0, q4_1, q5_0, q5_1, q8_0, "
                  "q2_k, q3_k, q4_k, q5_k, q6_k, mxfp4, not 'iq4_nl'\n");

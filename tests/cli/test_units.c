@@ -642,15 +642,17 @@ START_TEST(suggestions_are_near)
 END_TEST
 
 /* The numbers of parameters that the models' authors publish; of Qwen 3.5 those of the text model,
- * without layers that predict further tokens. */
+ * without layers that predict further tokens, and of GLM 4.7 Flash ("30B") the sum of its
+ * matrices. */
 START_TEST(shapes_have_published_sizes)
 {
     static const struct {
         const char *name;
         double billions;
-    } published[] = {{"llama-7b", 6.74},       {"qwen3-30b-a3b", 30.53},  {"gpt-oss-20b", 20.91},
-                     {"gpt-oss-120b", 116.83}, {"glm-4.5-air", 106.85},   {"mixtral-8x7b", 46.70},
-                     {"qwen3.5-27b", 26.90},   {"qwen3.5-35b-a3b", 34.66}};
+    } published[] = {
+        {"llama-7b", 6.74},       {"qwen3-30b-a3b", 30.53},   {"gpt-oss-20b", 20.91},
+        {"gpt-oss-120b", 116.83}, {"glm-4.5-air", 106.85},    {"mixtral-8x7b", 46.70},
+        {"qwen3.5-27b", 26.90},   {"qwen3.5-35b-a3b", 34.66}, {"glm-4.7-flash", 29.94}};
     for (size_t i = 0; i < sizeof published / sizeof *published; i++) {
         const bench_model_shape *shape = bench_model_shape_find(published[i].name);
         ck_assert_ptr_nonnull(shape);
