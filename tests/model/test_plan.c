@@ -518,6 +518,13 @@ START_TEST(latents_are_planned)
     const uint64_t all = 24 * 64 + 40 * 64, head = 20 * 24 + 32 * 12 + 16 * 32 + 64 * 16;
     ck_assert_uint_eq(three[1].attention_bytes, 4 * all * 2);
     ck_assert_uint_eq(three[0].attention_bytes, 4 * (all + 4 * head) * 2);
+    /* in blocks of 32 columns: all but q_b and k_b, which have 24 and 12 columns */
+    p.ranks = 1;
+    p.partition = NULL;
+    p.dtype = TSR_Q8_0;
+    ck_assert_ok(plan_model(path, &p, NULL, three, NULL));
+    ck_assert_uint_eq(three[0].attention_bytes, 4 * ((all + 6 * (16 * 32 + 64 * 16)) / 32 * 34 +
+                                                     6 * (20 * 24 + 32 * 12) * 2));
 }
 END_TEST
 

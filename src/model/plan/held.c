@@ -127,7 +127,7 @@ void tsr__plan_add_item(const tsr__kept *kept, const tsr__planned *item, const t
         tsr__weight_keep_tiles(&weight, &part);
     const bool is_positions = starts(item->ours, "positions.");
     const tsr_dtype dtype = item->is_f32 ? TSR_F32
-                            : item->ndim == 1 || is_positions || item->of_heads
+                            : item->ndim == 1 || is_positions
                                 ? kept->others
                                 : tsr__kept_part(kept, &weight, &part);
     const uint64_t elements = tsr__weight_part_elements(&part),

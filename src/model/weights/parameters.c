@@ -446,5 +446,5 @@ tsr__parameter tsr__weights_parameter_of(const tsr_model_config *config, int lay
 bool tsr__weights_is_matrix(int layer, const char *ours)
 {
     const parameter *p = parameter_of(layer, ours);
-    return p && p->columns != NO_SIZE && !is_f32(p) && p->only_if != EACH_HEAD;
+    return p && p->columns != NO_SIZE && !is_f32(p);
 }

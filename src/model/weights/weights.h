@@ -157,8 +157,7 @@ int tsr__weights_ndim(int layer, const char *ours);
 /* Returns one of our parameters, which there must be, and which the layer must be able to have. */
 tsr__parameter tsr__weights_parameter_of(const tsr_model_config *config, int layer,
                                          const char *ours);
-/* Returns whether one of our parameters consists of matrices that may be kept in any dtype. Those
- * of heads are kept as floats. */
+/* Returns whether one of our parameters consists of matrices that may be kept in any dtype. */
 bool tsr__weights_is_matrix(int layer, const char *ours);
 
 #endif
