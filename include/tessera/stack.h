@@ -48,6 +48,11 @@ typedef struct tsr_stack_params {
     double deviation;
     bool recompute;         /* blocks keep only their inputs for the backward pass */
     bool experts_over_data; /* as in tsr_moe_params */
+    /* The ranks of this group divide the tokens of each row (transformer.h, context parallelism);
+     * NULL: they do not. Such ranks are also ranks of the group of tsr_stack_shard, which sums
+     * their gradients. Refused by name: latent attention, packed rows with
+     * delta nets, dropout. */
+    tsr_group *context_group;
 } tsr_stack_params;
 #define tsr_stack_params(...)                                                                      \
     (&(tsr_stack_params){.struct_size = sizeof(tsr_stack_params), __VA_ARGS__})
@@ -132,7 +137,10 @@ TSR_API void tsr_stack_saved_destroy(tsr_stack_saved **saved);
  * during the call, and must be the same on all ranks and stages. Attention then stays inside each
  * document, and positions count from its first token. NULL: each row is one document. Errors:
  * TSR_ERR_INVALID if a start is before that of the previous token or after its own token, naming
- * the token. */
+ * the token.
+ *
+ * If a context group divides the rows, x, `starts` and y have this rank's tokens of each row
+ * (tsr_context_divide), and starts are places in the whole row. */
 TSR_API TSR_NODISCARD tsr_status tsr_stack_forward(tsr_stack *stack, const tsr_tensor *x,
                                                    const int32_t *starts, tsr_stack_saved **saved,
                                                    tsr_tensor **y);

@@ -133,12 +133,46 @@ typedef struct tsr_self_attention_params {
     /* the head_dim of values, and of the heads' results and gates; 0: head_dim. Another one does
      * not go with keys_as_values. */
     int64_t value_dim;
+    /* The ranks of this group divide the tokens of each row, see below; `causal` must be set. Its
+     * stream is that of `group`. NULL, or a group of one rank: they are not divided. Passes with a
+     * cache are not divided. */
+    tsr_group *context_group;
 } tsr_self_attention_params;
 #define tsr_self_attention_params(...)                                                             \
     (&(tsr_self_attention_params){.struct_size = sizeof(tsr_self_attention_params), __VA_ARGS__})
 
 TSR_API TSR_NODISCARD tsr_status tsr_self_attention_create(const tsr_self_attention_params *params,
                                                            tsr_layer **out);
+
+/* Context parallelism ---------------------------------------------------------------------------
+ *
+ * The ranks of a context group divide the tokens of each row, for sequences whose activations one
+ * rank cannot hold. A rank that has n tokens of a row has ⌈n / 2⌉ from the front of the sequence,
+ * in the order of ranks, and then ⌊n / 2⌋ from the back, in the opposite order, so that a causal
+ * token's work is on average the same on all ranks. x and y have these tokens only. Ranks may have
+ * different numbers of tokens, also none; those of a pass are told in one small exchange. Rotary
+ * positions, windows and documents are those of the undivided sequence.
+ *
+ * All layers but attention and delta nets compute each token by itself. Delta nets compute the
+ * chunks in the order of the sequence, and broadcast the states between them. Attention gathers
+ * keys and values of all tokens, a few heads at a time, while the heads before are computed, and a
+ * backward pass gathers them again and sums their gradients over the ranks. For t tokens in all, k
+ * kv heads of this rank and e bytes of an element, a forward pass receives at most 2 · t · k ·
+ * head_dim · e bytes, and a backward pass as many and sends 8 · t · k · head_dim bytes of
+ * gradients. Attention of a query is computed by one call of tsr_attention over the keys in the
+ * order of the sequence: results are those of an undivided sequence, up to the shapes that kernels
+ * are chosen by. The gradients of keys and values are added in the order of ranks.
+ *
+ * Each rank computes the gradients of parameters through its own tokens, as a data-parallel rank
+ * does: sum them over the context group, too, most simply by sharding over the ranks of both. */
+
+/* Gets the tokens of `rank` if `ranks` ranks divide a sequence of `tokens` as `partition` says
+ * (NULL: parts differ by at most one): chunks[0] from the front and chunks[1] from the back. Needs
+ * no device. Errors: those of tsr_partition; TSR_ERR_INVALID for a negative number, or a rank that
+ * there is not. */
+TSR_API TSR_NODISCARD tsr_status tsr_context_divide(int64_t tokens, int ranks,
+                                                    const tsr_partition_params *partition, int rank,
+                                                    tsr_shard_range chunks[2]);
 
 /* Which heads this rank has: its query heads are first … first + count − 1, and the kv heads that
  * they read are kv_first … kv_first + kv_count − 1. For tsr_kv_cache_params, a delta net or a short
@@ -211,6 +245,7 @@ typedef struct tsr_delta_net_params {
      * same key head are n apart. Gathered parameters, and initial values, are then in the order of
      * each rank's heads. */
     bool tiled_heads;
+    tsr_group *context_group; /* as in tsr_self_attention_params; packed rows are then refused */
 } tsr_delta_net_params;
 #define tsr_delta_net_params(...)                                                                  \
     (&(tsr_delta_net_params){.struct_size = sizeof(tsr_delta_net_params), __VA_ARGS__})

@@ -29,10 +29,26 @@ tsr_status tsr__column_forward_normed(tsr_layer *layer, const tsr_layer *norm, c
                                       bool gated, tsr_activation activation,
                                       tsr_tensor **y) TSR_NODISCARD;
 
+/* layers/context.c: how the ranks of a context group divide the sequences of a pass. */
+typedef struct tsr__context tsr__context;
+/* Tells the other ranks how many rows and tokens of each row this rank has. *context, which may be
+ * NULL, stays as it is if that is still right; otherwise the caller forgets it and keeps another
+ * one. Collective. */
+tsr_status tsr__context_agree(tsr_group *group, int64_t rows, int64_t tokens,
+                              tsr__context **context) TSR_NODISCARD;
+tsr__context *tsr__context_keep(tsr__context *context);
+void tsr__context_forget(tsr__context **context);
+/* Returns the number of tokens of a row on all ranks. */
+int64_t tsr__context_tokens(const tsr__context *context);
+/* Returns the place in the sequence of one of this rank's tokens. */
+int64_t tsr__context_place(const tsr__context *context, int64_t token);
+
 /* The documents of packed rows, for the attention and the delta nets of a pass. */
 typedef struct tsr__documents {
-    tsr_tensor *starts;    /* i32 [rows, tokens]: the first token of each token's document */
+    /* i32 [rows, tokens]: the first token of each token's document; NULL: rows are documents */
+    tsr_tensor *starts;
     tsr_tensor *positions; /* i32 [rows, 1, tokens]: of each token in its document */
+    tsr__context *context; /* NULL: rows are not divided */
 } tsr__documents;
 
 /* layers/transformer_block.c: Sets the documents of the rows of the next forward passes of a block,

@@ -372,6 +372,79 @@ CASE(packed_weights, "stack: weights of tokens, and packed rows in two stages")
     tsr_group_destroy(&alone);
 }
 
+/* Context ranks ------------------------------------------------------------------------------ */
+
+static void select_tokens(const batch *whole, const tsr_shard_range chunks[2], const int32_t *from,
+                          int32_t *to)
+{
+    for (int64_t row = 0; row < whole->rows; row++)
+        for (int i = 0; i < 2; i++)
+            for (uint64_t t = 0; t < chunks[i].count; t++)
+                *to++ = from[row * whole->tokens + (int64_t)(chunks[i].start + t)];
+}
+
+/* Divides the rows of one of the cases over the ranks. */
+static void check_divided(const char *name, const char *grads_path, const tsr_model_file *file,
+                          tsr_group *alone, bool recompute)
+{
+    static int32_t numbers_of[3][MOST], own[3][MOST];
+    double loss, losses[MOST], sum;
+    tsr_shard_range chunks[2];
+    tsr_stack *stack = NULL;
+    batch b;
+    grads_file grads = open_grads(grads_path);
+    read_batch(name, &b, numbers_of, &loss, losses);
+    OK(tsr_context_divide(b.tokens, ranks, NULL, my_rank, chunks));
+    select_tokens(&b, chunks, b.ids, own[0]);
+    select_tokens(&b, chunks, b.labels, own[1]);
+    if (b.starts)
+        select_tokens(&b, chunks, b.starts, own[2]);
+    b.ids = own[0];
+    b.labels = own[1];
+    b.starts = b.starts ? own[2] : NULL;
+    b.tokens = (int64_t)(chunks[0].count + chunks[1].count);
+    OK(tsr_stack_create(tsr_stack_params(.config = tsr_model_file_config(file), .group = alone,
+                                         .recompute = recompute, .context_group = group),
+                        &stack));
+    OK(tsr_stack_shard(stack, tsr_fsdp_params(.group = group, .reduction = TSR_OP_SUM,
+                                              .gather = (const char *const[]){"*", NULL})));
+    OK(tsr_stack_load(stack, file));
+    results got = run(stack, &b, true);
+    sum = got.loss;
+    if (world)
+        OK(tsr_comm_all_reduce(world, &sum, &sum, 1, TSR_F64, TSR_OP_SUM, NULL));
+    CHECK(fabs(sum - loss) < 2e-6, "%s: the loss is %.9g, not %.9g", name, sum, loss);
+    gradients all = {.compare = &grads};
+    OK(tsr__stack_each(stack, take_gradient, &all));
+    CHECK(all.count > 0, "%s: there are no gradients", name);
+    free(all.value);
+    results_free(&got);
+    tsr_stack_destroy(&stack);
+    close_grads(&grads);
+}
+
+CASE(context_golden, "stack: rows that context ranks divide have PyTorch's losses and gradients")
+{
+    tsr_model_file *file = NULL;
+    tsr_group *alone = NULL;
+    tsr_stack *stack = NULL;
+    OK(tsr_group_create(NULL, queue, NULL, &alone));
+    OK(tsr_model_file_open(TEST_DATA "/training/sft_model", &file));
+    check_divided("padded", TEST_DATA "/training/sft_padded_grads.safetensors", file, alone, false);
+    check_divided("packed", TEST_DATA "/training/sft_packed_grads.safetensors", file, alone, true);
+    tsr_model_file_close(&file);
+    OK(tsr_model_file_open(TEST_DATA "/model/families/deepseek2/deepseek2-f16.gguf", &file));
+    if (ranks > 1)
+        FAILS(tsr_stack_create(tsr_stack_params(.config = tsr_model_file_config(file),
+                                                .group = alone, .context_group = group),
+                               &stack),
+              TSR_ERR_UNSUPPORTED,
+              "model: layer 0: it has latent attention, whose sequences a context_group cannot "
+              "divide");
+    tsr_model_file_close(&file);
+    tsr_group_destroy(&alone);
+}
+
 /* Families ----------------------------------------------------------------------------------- */
 
 enum { TOKENS = 9, LONG = 5 };

@@ -56,6 +56,7 @@ typedef struct common_params {
     tsr_partition_params heads;
     tsr_init_params init, output_init;
     bool is_long, tiled_heads;
+    tsr_group *context_group;
 } common_params;
 
 static tsr_delta_net_params delta_net_of(const tsr_model_layer *layer, const common_params *common)
@@ -68,6 +69,7 @@ static tsr_delta_net_params delta_net_of(const tsr_model_layer *layer, const com
                                   .value_dim = net->value_dim,
                                   .taps = net->taps,
                                   .tiled_heads = common->tiled_heads,
+                                  .context_group = common->context_group,
                                   .norm_epsilon = common->epsilon,
                                   .partition = &common->heads,
                                   .init = &common->init,
@@ -128,6 +130,7 @@ static tsr_self_attention_params attention_of(const tsr_model_layer *layer,
                                        .value_norm = layer->value_norm,
                                        .keys_as_values = layer->keys_as_values,
                                        .shared_keys = layer->shared_keys,
+                                       .context_group = common->context_group,
                                        .norm_epsilon = common->epsilon,
                                        .norm_dtype = common->norm_dtype,
                                        .partition = &common->heads,
@@ -160,12 +163,23 @@ static tsr_status create_with_mixer(const tsr_model_layer *layer, const common_p
     return tsr_block_create(block, out);
 }
 
+/* Refuses layers that a context group cannot divide. */
+static tsr_status check_context(const tsr__stack_options *o, const tsr_model_layer *layer)
+{
+    return o->context_group && (layer->latent || layer->conv_taps > 0)
+               ? tsr__fail(TSR_ERR_UNSUPPORTED,
+                           "it has %s, whose sequences a context_group cannot divide",
+                           layer->latent ? "latent attention" : "a short convolution")
+               : TSR_OK;
+}
+
 static tsr_status create_block(tsr_stack *s, const tsr__stack_options *o, uint64_t seed, int index)
 {
     char name[NAME_SIZE];
     const tsr_model_config *c = s->config;
     const int kind = c->layer_kinds[s->first_layer + index];
     const tsr_model_layer *layer = c->kinds[kind];
+    TSR__TRY(check_context(o, layer));
     const tsr__kind_division division = o->divisions ? o->divisions[kind] : (tsr__kind_division){0};
     tsr_partition_params hidden = o->partition, shared = o->partition, mlp_hidden = o->partition;
     mlp_hidden.align = layer->experts ? division.mlp : division.hidden;
@@ -179,7 +193,8 @@ static tsr_status create_block(tsr_stack *s, const tsr__stack_options *o, uint64
         .init = init_of(o, seed, o->deviation),
         .output_init = init_of(o, seed, o->deviation / sqrtf(2.0F * (float)c->layers)),
         .is_long = tsr__layer_is_long(layer, o->context > 0 ? o->context : c->context),
-        .tiled_heads = o->tiled_delta_nets};
+        .tiled_heads = o->tiled_delta_nets,
+        .context_group = o->context_group};
     common.heads.align = division.heads;
     const tsr_model_experts none = {0}, *e = layer->experts ? layer->experts : &none;
     const tsr_route_params route = route_of(e);
@@ -357,6 +372,7 @@ static tsr_status create(tsr_stack *s, const tsr__stack_options *o)
                  o->first_layer, layers - 1);
     s->family = tsr__family_by_name(s->config->architecture);
     s->group = o->group;
+    s->context_group = o->context_group;
     s->stream = tsr_group_stream(o->group);
     s->device = tsr_stream_device(s->stream);
     s->dtype = o->dtype;
@@ -406,9 +422,12 @@ tsr_status tsr_stack_create(const tsr_stack_params *params, tsr_stack **out)
                  "stack: dtype is %s; f32, f16 and bf16 are possible", tsr_dtype_name(dtype));
     TSR__REQUIRE(deviation > 0 && deviation <= 1e6,
                  "stack: deviation is %g; a number above 0 and up to 1e6 is possible", deviation);
+    tsr_group *context_group =
+        tsr_group_size(params->context_group) > 1 ? params->context_group : NULL;
     return tsr__stack_create(&(tsr__stack_options){.config = params->config,
                                                    .trains = true,
                                                    .group = group,
+                                                   .context_group = context_group,
                                                    .first_layer = params->first_layer,
                                                    .layer_count = params->layers,
                                                    .partition = partition,
@@ -438,6 +457,7 @@ void tsr_stack_destroy(tsr_stack **stack)
     tsr_layer_destroy(&s->input_table);
     tsr_layer_destroy(&s->input_projection);
     tsr_layer_destroy(&s->input_norm);
+    tsr__context_forget(&s->context);
     tsr_tensor_destroy(&s->positions);
     tsr_tensor_destroy(&s->adapter_rows);
     tsr__free(s->inputs);

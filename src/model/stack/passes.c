@@ -277,6 +277,7 @@ static tsr_status forward(tsr_stack *s, const tsr_tensor *x, const tsr__document
     return tsr__stack_adapters_end(s, &pass, forward_layers(s, x, documents, saved, features));
 }
 
+/* The same for rows with starts, or that a context group divides. */
 static tsr_status forward_packed(tsr_stack *s, const tsr_tensor *x, const int32_t *starts,
                                  tsr_stack_saved *saved, tsr_tensor **features)
 {
@@ -288,8 +289,7 @@ static tsr_status forward_packed(tsr_stack *s, const tsr_tensor *x, const int32_
         saved->positions = documents.positions;
         documents.positions = NULL;
     }
-    tsr_tensor_destroy(&documents.starts);
-    tsr_tensor_destroy(&documents.positions);
+    tsr__stack_documents_finish(&documents);
     return status;
 }
 
@@ -301,8 +301,9 @@ tsr_status tsr_stack_forward(tsr_stack *s, const tsr_tensor *x, const int32_t *s
     TSR__REQUIRE(s && x && y, "stack: %s is NULL", !s ? "stack" : !x ? "x" : "y");
     if (saved)
         TSR__TRY(saved_create(s, &own));
-    const tsr_status status =
-        starts ? forward_packed(s, x, starts, own, &features) : forward(s, x, NULL, own, &features);
+    const tsr_status status = starts || s->context_group
+                                  ? forward_packed(s, x, starts, own, &features)
+                                  : forward(s, x, NULL, own, &features);
     if (status != TSR_OK) {
         tsr_tensor_destroy(&features);
         tsr_stack_saved_destroy(&own);

@@ -10,7 +10,7 @@
  *     passes.c         passes of the layers and of the head
  *     head_loss.c      the head and the loss by chunks of tokens
  *     inputs.c         inputs that layers have beside the features
- *     documents.c      documents of packed rows
+ *     documents.c      documents of packed rows, and of rows that a context group divides
  *     adapters.c       adapters in passes
  *     choice_biases.c  biases for the choice of experts
  *     shard.c          parameters as sharded parameters
@@ -65,8 +65,10 @@ struct tsr_stack {
     tsr_layer **blocks;    /* [layer_count] */
     tsr_tensor *positions; /* learned positions [context, width] of an unsharded stack */
     tsr_fsdp *tied, *sharded;
-    tsr_group *data; /* the group of the sharded parameters */
-    bool is_fixed;   /* the sharded parameters are frozen: no gradients, no optimizer state */
+    tsr_group *data;          /* the group of the sharded parameters */
+    tsr_group *context_group; /* NULL: rows are not divided */
+    tsr__context *context;    /* how its ranks divide the rows of the last pass; or NULL */
+    bool is_fixed; /* the sharded parameters are frozen: no gradients, no optimizer state */
     tsr__stack_units units;
     const char *elsewhere[2];     /* see tsr_stack_info */
     tsr__stack_adapter *adapters; /* they belong to their tsr_lora */
@@ -90,7 +92,7 @@ typedef struct tsr__kind_division {
 
 typedef struct tsr__stack_options {
     const tsr_model_config *config;
-    tsr_group *group;
+    tsr_group *group, *context_group;
     int first_layer, layer_count;
     tsr_partition_params partition;      /* of heads, hidden features and the vocabulary */
     const tsr__kind_division *divisions; /* [kinds of layers]; NULL: all 0 */
@@ -172,9 +174,11 @@ int64_t tsr__stack_chunk_tokens(const tsr_model_config *config, int ranks, tsr_d
                                 int64_t tokens);
 
 /* documents.c: checks the starts of the documents of x, [rows, tokens, …], and uploads what
- * attention needs of them. The caller must destroy the tensors of *out, also after an error. */
-tsr_status tsr__stack_documents(const tsr_stack *stack, const tsr_tensor *x, const int32_t *starts,
+ * attention needs of them. NULL: each row is a document. If a context group divides the rows, the
+ * ranks exchange how. Call tsr__stack_documents_finish afterwards, also after an error. */
+tsr_status tsr__stack_documents(tsr_stack *stack, const tsr_tensor *x, const int32_t *starts,
                                 tsr__documents *out) TSR_NODISCARD;
+void tsr__stack_documents_finish(tsr__documents *documents);
 
 /* shard.c: tsr__stack_begin brings the parameters of a layer, or of the learned positions (NULL),
  * into memory for a pass. If it has succeeded, tsr__stack_end must be called with the status of the

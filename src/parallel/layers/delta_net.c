@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "gpu/internal.h"
+#include "parallel/layers/context.h"
 #include "parallel/layers/linear.h"
 #include "parallel/layers/self_attention.h"
 #include "tessera/recurrent.h"
@@ -132,35 +133,69 @@ typedef struct between {
     tsr_tensor *convolved, *beta, *decay, *heads;
 } between;
 
-/* Allocates them for rows [batch, tokens, ..] of projections. */
+/* Allocates the results of the heads for rows [batch, tokens, ..] of projections. */
+static tsr_status new_heads(const tsr__delta_net *net, tsr__temps *temps, const tsr_tensor *rows,
+                            tsr_tensor **out)
+{
+    const tsr_layout *layout = tsr_tensor_layout(rows);
+    const int64_t heads[4] = {layout->shape[0], layout->shape[1], net->heads, net->value_dim};
+    return tsr__temp_new(temps, layout->dtype, 4, heads, out);
+}
+
+/* Allocates what is before them. */
 static tsr_status new_between(const tsr__delta_net *net, tsr__temps *temps, const tsr_tensor *rows,
                               between *out)
 {
     const tsr_layout *layout = tsr_tensor_layout(rows);
     const int64_t *shape = layout->shape, channels[3] = {shape[0], shape[1], channels_of(net)},
-                  heads[4] = {shape[0], shape[1], net->heads, net->value_dim};
+                  heads[3] = {shape[0], shape[1], net->heads};
     TSR__TRY(tsr__temp_new(temps, layout->dtype, 3, channels, &out->convolved));
     TSR__TRY(tsr__temp_new(temps, TSR_F32, 3, heads, &out->beta));
-    TSR__TRY(tsr__temp_new(temps, TSR_F32, 3, heads, &out->decay));
-    return tsr__temp_new(temps, layout->dtype, 4, heads, &out->heads);
+    return tsr__temp_new(temps, TSR_F32, 3, heads, &out->decay);
 }
 
-/* Computes the results of the heads of a pass that keeps no state. */
+/* Computes the results of the heads. `states`, those before the tokens, become those after them;
+ * {0}: states begin with 0, and are not kept. */
 static tsr_status run_heads(const tsr__delta_net *net, tsr__temps *temps, const projections *in,
-                            const tsr_tensor *starts, const between *to)
+                            const tsr_tensor *starts, const tsr__delta_states *states,
+                            const between *to)
 {
     tsr_stream *stream = net->base.stream;
     const tsr__delta_gates gates = gates_of(net, in);
     rule_inputs rule = {0};
     tsr_tensor *weight;
     TSR__TRY(conv_weight(net, temps, &weight));
-    TSR__TRY(tsr_causal_conv(stream, to->convolved, NULL, in->mixed, weight,
-                             tsr_causal_conv_params(.starts = starts, .silu = true)));
+    TSR__TRY(tsr_causal_conv(
+        stream, to->convolved, states->conv, in->mixed, weight,
+        tsr_causal_conv_params(.state = states->conv, .starts = starts, .silu = true)));
     TSR__TRY(tsr__delta_gates_forward(stream, &gates, to->beta, to->decay));
     TSR__TRY(split_convolved(net, temps, to->convolved, &rule));
-    return tsr_delta_rule(stream, to->heads, NULL, rule.q, rule.k, rule.v, to->beta, to->decay,
-                          tsr_delta_rule_params(.starts = starts, .norm_epsilon = UNIT_EPSILON,
-                                                .tiled_heads = net->tiled_heads));
+    return tsr_delta_rule(
+        stream, to->heads, states->state, rule.q, rule.k, rule.v, to->beta, to->decay,
+        tsr_delta_rule_params(.state = states->state, .starts = starts,
+                              .norm_epsilon = UNIT_EPSILON, .tiled_heads = net->tiled_heads));
+}
+
+static tsr_status run_rows(const tsr__delta_net *net, tsr__temps *temps, const tsr_tensor *rows,
+                           const tsr__delta_states *states, tsr_tensor *heads)
+{
+    projections in = {0};
+    between to = {0};
+    TSR__TRY(split_projections(net, temps, rows, &in));
+    TSR__TRY(new_between(net, temps, rows, &to));
+    to.heads = heads;
+    return run_heads(net, temps, &in, NULL, states, &to);
+}
+
+/* Refuses rows that this layer cannot divide over context ranks, and finds out how they are
+ * divided; NULL: they are not. */
+static tsr_status find_context(tsr__delta_net *net, const tsr_tensor *x, tsr__context **out)
+{
+    if (net->context_group && net->documents && net->documents->starts)
+        return tsr__fail(TSR_ERR_UNSUPPORTED,
+                         "%s: packed rows with a context_group are not supported", net->base.who);
+    return tsr__context_find(net->context_group, net->documents, tsr_tensor_layout(x),
+                             &net->context, out);
 }
 
 /* Computes the norm and the gate of the heads: *out [.., tokens, heads · value_dim], with the first
@@ -179,24 +214,30 @@ static tsr_status finish_heads(const tsr__delta_net *net, tsr__temps *temps,
                             parameter_of(net, TSR__DELTA_NET_NORM), net->norm_epsilon);
 }
 
-static tsr_status delta_forward_with(const tsr__delta_net *net, tsr__temps *temps,
-                                     const tsr_tensor *x, const tsr_tensor *added,
-                                     tsr_layer_saved *saved, tsr_tensor **y)
+static tsr_status delta_forward_with(tsr__delta_net *net, tsr__temps *temps, const tsr_tensor *x,
+                                     const tsr_tensor *added, tsr_layer_saved *saved,
+                                     tsr_tensor **y)
 {
     const tsr_layer *layer = &net->base;
     const tsr_tensor *starts = net->documents ? net->documents->starts : NULL;
-    tsr_tensor *projected = NULL, *rows, *gated;
+    tsr_tensor *projected = NULL, *rows, *gated, *before[2] = {NULL, NULL};
+    tsr__context *context;
     projections in = {0};
     between to = {0};
     TSR__TRY(check_input(net, x));
+    TSR__TRY(find_context(net, x, &context));
     TSR__TRY(tsr_layer_forward(layer->child[TSR__DELTA_NET_INPUT], x,
                                saved ? &saved->child[TSR__DELTA_NET_INPUT] : NULL, &projected));
     TSR__TRY(tsr__temp_keep(temps, projected));
     if (net->heads > 0) {
         TSR__TRY(tsr__temp_by_rows(temps, projected, &rows));
         TSR__TRY(split_projections(net, temps, rows, &in));
-        TSR__TRY(new_between(net, temps, rows, &to));
-        TSR__TRY(run_heads(net, temps, &in, starts, &to));
+        TSR__TRY(new_heads(net, temps, rows, &to.heads));
+        if (!context)
+            TSR__TRY(new_between(net, temps, rows, &to));
+        TSR__TRY(context ? tsr__context_delta_run(net, context, temps, run_rows, rows, to.heads,
+                                                  saved ? before : NULL)
+                         : run_heads(net, temps, &in, starts, &(tsr__delta_states){0}, &to));
     }
     TSR__TRY(finish_heads(net, temps, projected, to.heads, in.z, &gated));
     TSR__TRY(tsr__layer_forward_added(layer->child[TSR__DELTA_NET_OUTPUT], gated, NULL, added,
@@ -204,11 +245,16 @@ static tsr_status delta_forward_with(const tsr__delta_net *net, tsr__temps *temp
     if (!saved)
         return TSR_OK;
     TSR__TRY(tsr__documents_keep(net->documents, saved));
+    if (context && !saved->context)
+        saved->context = tsr__context_keep(context);
     saved->hidden = tsr__temp_take(temps, projected);
-    if (net->heads > 0) {
-        saved->convolved = tsr__temp_take(temps, to.convolved);
+    for (int i = 0; i < 2; i++)
+        if (before[i])
+            saved->before[i] = tsr__temp_take(temps, before[i]);
+    if (net->heads > 0)
         saved->heads = tsr__temp_take(temps, to.heads);
-    }
+    if (to.convolved)
+        saved->convolved = tsr__temp_take(temps, to.convolved);
     return TSR_OK;
 }
 
@@ -284,6 +330,7 @@ static tsr_status delta_step_with(const tsr__delta_net *net, tsr__temps *temps, 
     TSR__TRY(tsr__temp_keep(temps, projected));
     if (net->heads > 0) {
         TSR__TRY(split_projections(net, temps, projected, &in));
+        TSR__TRY(new_heads(net, temps, projected, &to.heads));
         TSR__TRY(new_between(net, temps, projected, &to));
         TSR__TRY(run_step(net, temps, cached, &in, &to));
     }
@@ -296,7 +343,7 @@ static tsr_status delta_forward_added(tsr_layer *layer, const tsr_tensor *x,
                                       const tsr__cached *cached, const tsr_tensor *added,
                                       tsr_layer_saved *saved, tsr_tensor **y)
 {
-    const tsr__delta_net *net = (const tsr__delta_net *)layer;
+    tsr__delta_net *net = (tsr__delta_net *)layer;
     tsr__temps temps = {.stream = layer->stream};
     const tsr_status status = cached ? delta_step_with(net, &temps, x, cached, added, y)
                                      : delta_forward_with(net, &temps, x, added, saved, y);
@@ -325,6 +372,10 @@ typedef struct delta_backward {
     const tsr_layer_saved *saved;
     projections in, d; /* the projections, and their gradients */
     bool trains;       /* gradients of the layer's own parameters are needed */
+    const tsr_tensor *convolved, *starts;
+    /* the states before the tokens, and the gradients of those after them, which become those of
+     * the states before; {0}: there are none */
+    tsr__delta_states before, dstates;
 } delta_backward;
 
 /* The gradient of the norm: *dheads from `dnormed`, which has the norm's output. `dweight` may be
@@ -416,10 +467,18 @@ static tsr_status conv_backward(const delta_backward *b, const tsr_tensor *dconv
     TSR__TRY(conv_weight(net, b->temps, &weight));
     if (b->trains)
         TSR__TRY(tsr__temp_new(b->temps, TSR_F32, 2, shape, &dweight));
+    tsr_tensor *dstate = NULL;
+    if (b->dstates.conv) {
+        const tsr_layout *layout = tsr_tensor_layout(b->dstates.conv);
+        TSR__TRY(tsr__temp_new(b->temps, TSR_F32, layout->ndim, layout->shape, &dstate));
+    }
     TSR__TRY(tsr_causal_conv_grad(
-        net->base.stream, tsr_causal_conv_grads(.dx = b->d.mixed, .dweight = dweight), dconvolved,
-        NULL, b->in.mixed, weight,
-        tsr_causal_conv_params(.starts = b->saved->starts, .silu = true)));
+        net->base.stream,
+        tsr_causal_conv_grads(.dx = b->d.mixed, .dweight = dweight, .dstate = dstate), dconvolved,
+        b->dstates.conv, b->in.mixed, weight,
+        tsr_causal_conv_params(.state = b->before.conv, .starts = b->starts, .silu = true)));
+    if (dstate)
+        TSR__TRY(tsr_copy(net->base.stream, b->dstates.conv, dstate));
     int64_t start = 0;
     for (int i = 0; b->trains && i < TSR__DELTA_NET_CONV_COUNT; i++) {
         TSR__TRY(add_grad(b, TSR__DELTA_NET_CONV + i, dweight, start));
@@ -453,7 +512,7 @@ static tsr_status rule_backward(const delta_backward *b, const tsr_tensor *dhead
     const tsr__delta_net *net = b->net;
     tsr_stream *stream = net->base.stream;
     const tsr__delta_gates gates = gates_of(net, &b->in);
-    const tsr_layout *layout = tsr_tensor_layout(b->saved->convolved);
+    const tsr_layout *layout = tsr_tensor_layout(b->convolved);
     tsr_tensor *beta, *decay, *dbeta, *ddecay, *dconvolved;
     rule_inputs in = {0}, d = {0};
     const int64_t heads[3] = {layout->shape[0], layout->shape[1], net->heads};
@@ -461,16 +520,36 @@ static tsr_status rule_backward(const delta_backward *b, const tsr_tensor *dhead
     for (int i = 0; i < 4; i++)
         TSR__TRY(tsr__temp_new(b->temps, TSR_F32, 3, heads, numbers[i]));
     TSR__TRY(tsr__temp_new(b->temps, layout->dtype, 3, layout->shape, &dconvolved));
-    TSR__TRY(split_convolved(net, b->temps, b->saved->convolved, &in));
+    TSR__TRY(split_convolved(net, b->temps, b->convolved, &in));
     TSR__TRY(split_convolved(net, b->temps, dconvolved, &d));
     TSR__TRY(tsr__delta_gates_forward(stream, &gates, beta, decay));
     TSR__TRY(tsr_delta_rule_grad(
-        stream, tsr_delta_rule_grads(.dq = d.q, .dk = d.k, .dv = d.v, .dbeta = dbeta, .dg = ddecay),
-        dheads, NULL, in.q, in.k, in.v, beta, decay,
-        tsr_delta_rule_params(.starts = b->saved->starts, .norm_epsilon = UNIT_EPSILON,
-                              .tiled_heads = b->net->tiled_heads)));
+        stream,
+        tsr_delta_rule_grads(.dq = d.q, .dk = d.k, .dv = d.v, .dbeta = dbeta, .dg = ddecay,
+                             .dstate = b->dstates.state),
+        dheads, b->dstates.state, in.q, in.k, in.v, beta, decay,
+        tsr_delta_rule_params(.state = b->before.state, .starts = b->starts,
+                              .norm_epsilon = UNIT_EPSILON, .tiled_heads = b->net->tiled_heads)));
     TSR__TRY(gates_backward(b, dbeta, ddecay));
     return conv_backward(b, dconvolved);
+}
+
+static tsr_status run_rows_grad(tsr__delta_net *net, tsr__temps *temps, const tsr_tensor *rows,
+                                const tsr__delta_states *before, const tsr__delta_states *d,
+                                const tsr_tensor *dheads, tsr_tensor *drows)
+{
+    delta_backward b = {
+        .net = net, .temps = temps, .trains = !net->base.frozen, .before = *before, .dstates = *d};
+    between to = {0};
+    tsr_tensor *weight;
+    TSR__TRY(split_projections(net, temps, rows, &b.in));
+    TSR__TRY(split_projections(net, temps, drows, &b.d));
+    TSR__TRY(new_between(net, temps, rows, &to));
+    TSR__TRY(conv_weight(net, temps, &weight));
+    TSR__TRY(tsr_causal_conv(net->base.stream, to.convolved, NULL, b.in.mixed, weight,
+                             tsr_causal_conv_params(.state = before->conv, .silu = true)));
+    b.convolved = to.convolved;
+    return rule_backward(&b, dheads);
 }
 
 /* Parameters of a rank without heads have no elements; their gradients are empty too. */
@@ -489,8 +568,13 @@ static tsr_status heads_backward(tsr__delta_net *net, tsr__temps *temps,
                                  tsr_tensor **dprojected)
 {
     const tsr_layout *layout = tsr_tensor_layout(saved->hidden);
-    delta_backward b = {.net = net, .temps = temps, .saved = saved, .trains = !net->base.frozen};
-    tsr_tensor *rows, *drows, *dheads = NULL;
+    delta_backward b = {.net = net,
+                        .temps = temps,
+                        .saved = saved,
+                        .trains = !net->base.frozen,
+                        .convolved = saved->convolved,
+                        .starts = saved->starts};
+    tsr_tensor *rows = NULL, *drows = NULL, *dheads = NULL;
     TSR__TRY(tsr__temp_new(temps, layout->dtype, layout->ndim, layout->shape, dprojected));
     if (net->heads > 0) {
         TSR__TRY(tsr__temp_by_rows(temps, saved->hidden, &rows));
@@ -501,7 +585,11 @@ static tsr_status heads_backward(tsr__delta_net *net, tsr__temps *temps,
         TSR__TRY(need_empty_grads(net));
     }
     TSR__TRY(finish_backward(&b, dgated, &dheads));
-    return net->heads > 0 ? rule_backward(&b, dheads) : TSR_OK;
+    if (net->heads == 0)
+        return TSR_OK;
+    return saved->context ? tsr__context_delta_run_grad(net, saved->context, temps, run_rows_grad,
+                                                        rows, saved->before, dheads, drows)
+                          : rule_backward(&b, dheads);
 }
 
 static tsr_status delta_backward_pass(tsr_layer *layer, const tsr_layer_saved *saved,
@@ -527,6 +615,7 @@ static tsr_status delta_backward_pass(tsr_layer *layer, const tsr_layer_saved *s
 static void delta_finish(tsr_layer *layer)
 {
     tsr__delta_net *net = (tsr__delta_net *)layer;
+    tsr__context_forget(&net->context);
     tsr__free(net->key_sizes);
     tsr__free(net->value_sizes);
     tsr__free(net->head_sizes);

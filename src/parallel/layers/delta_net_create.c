@@ -243,6 +243,8 @@ static tsr_status init_delta_net(tsr__delta_net *net, delta_plan *p)
     net->value_dim = p->params.value_dim;
     net->taps = p->params.taps;
     net->tiled_heads = p->params.tiled_heads;
+    if (tsr_group_size(p->params.context_group) > 1)
+        net->context_group = p->params.context_group;
     TSR__TRY(add_parameters(net, p));
     TSR__TRY(create_input(net, p));
     return create_output(net, p);

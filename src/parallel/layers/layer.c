@@ -250,6 +250,8 @@ void tsr_layer_saved_destroy(tsr_layer_saved **saved)
     tsr_tensor_destroy(&closing->lse);
     tsr_tensor_destroy(&closing->heads);
     tsr_tensor_destroy(&closing->convolved);
+    for (int i = 0; i < 2; i++)
+        tsr_tensor_destroy(&closing->before[i]);
     tsr_tensor_destroy(&closing->inverse_rms);
     tsr_tensor_destroy(&closing->starts);
     tsr_tensor_destroy(&closing->positions);
@@ -260,6 +262,7 @@ void tsr_layer_saved_destroy(tsr_layer_saved **saved)
         tsr_tensor_destroy(&closing->expert[i]);
     for (int i = 0; i < TSR__SAVED_LATENT_COUNT; i++)
         tsr_tensor_destroy(&closing->latent[i]);
+    tsr__context_forget(&closing->context);
     tsr__free(closing->exchanged);
     tsr__free(closing);
 }

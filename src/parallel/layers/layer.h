@@ -22,6 +22,9 @@
  *                             create self-attention; its passes; views of heads; norms of q and k
  *     latent_attention_create.c, latent_attention.c, latent_attention_backward.c
  *                             create latent attention; its forward passes and its backward pass
+ *     context_divide.c, context.c, context_attention.c, context_delta_net.c
+ *                             sequences that ranks divide: which rank has what; their attention
+ *                             and delta nets
  *     delta_net_create.c, delta_net.c
  *                             create delta nets; their passes
  *     short_conv_create.c, short_conv.c
@@ -188,6 +191,7 @@ struct tsr_layer_saved {
     /* delta nets and short convolutions, whose `hidden` are the projections: the result of the
      * convolution, of delta nets q, k and v */
     tsr_tensor *convolved;
+    tsr_tensor *before[2]; /* with context ranks: the states before this rank's chunks */
     /* self-attention: normalised queries and keys, after the rotary embedding; NULL without norms
      */
     tsr_tensor *normalised;
@@ -197,7 +201,8 @@ struct tsr_layer_saved {
     /* packed rows: tsr__documents of self-attention, and of blocks that run their forward pass
      * again; otherwise NULL */
     tsr_tensor *starts, *positions;
-    tsr_tensor *norm_stats; /* norms on GPUs: the statistics of x's rows; otherwise NULL */
+    struct tsr__context *context; /* the same, if ranks divide rows */
+    tsr_tensor *norm_stats;       /* norms on GPUs: the statistics of x's rows; otherwise NULL */
     /* a tensor that a caller of the layer keeps for its own backward pass, see parallel/internal.h
      */
     tsr_tensor *kept;

@@ -33,6 +33,8 @@ tsr_status tsr__documents_keep(const tsr__documents *documents, tsr_layer_saved 
 {
     if (!documents)
         return TSR_OK;
-    TSR__TRY(tsr__keep(documents->starts, &saved->starts));
+    if (documents->starts)
+        TSR__TRY(tsr__keep(documents->starts, &saved->starts));
+    saved->context = tsr__context_keep(documents->context);
     return tsr__keep(documents->positions, &saved->positions);
 }

@@ -10,6 +10,7 @@
 #include "base/struct_size.h"
 #include "gpu/internal.h"
 #include "parallel/internal.h"
+#include "parallel/layers/context.h"
 #include "parallel/layers/latent_attention.h"
 #include "parallel/layers/linear.h"
 #include "parallel/layers/norm_layer.h"
@@ -39,10 +40,11 @@ static tsr_attention_params params_of(const tsr__attention *a, const tsr_tensor 
 
 /* Forward ------------------------------------------------------------------------------------ */
 
-/* Computes the attention of this rank's heads: *y [.., tokens, heads · value_dim]. `lse` may be
- * NULL. */
+/* Computes the attention of this rank's heads: *y [.., tokens, heads · value_dim]. `context` and
+ * `lse` may be NULL. */
 static tsr_status attend_heads(tsr__attention *a, tsr__temps *temps, const tsr_tensor *qkv,
-                               const tsr__qkv_heads *in, tsr_tensor **lse, tsr_tensor **y)
+                               const tsr__context *context, const tsr__qkv_heads *in,
+                               tsr_tensor **lse, tsr_tensor **y)
 {
     const tsr_layout *layout = tsr_tensor_layout(qkv), *q = tsr_tensor_layout(in->q);
     tsr_tensor *view;
@@ -53,6 +55,8 @@ static tsr_status attend_heads(tsr__attention *a, tsr__temps *temps, const tsr_t
         return TSR_OK;
     const tsr_attention_params params = params_of(a, a->documents ? a->documents->starts : NULL);
     TSR__TRY(tsr__by_heads(a, temps, *y, &view));
+    if (context)
+        return tsr__context_attend(a, context, &params, in, view, lse ? *lse : NULL);
     return tsr_attention(a->base.stream, view, lse ? *lse : NULL, in->q, in->k, in->v, &params);
 }
 
@@ -117,14 +121,18 @@ static tsr_status attention_forward_with(tsr__attention *a, tsr__temps *temps, c
     tsr_layer *layer = &a->base;
     tsr_tensor *qkv = NULL, *heads, *gated, *positions = NULL, *lse, *normalised, *inverse_rms;
     tsr__qkv_heads in = {0};
+    tsr__context *context;
     TSR__TRY(check_pass(a, saved));
     TSR__TRY(check_input(a, x));
     TSR__TRY(tsr_layer_forward(layer->child[TSR__ATTENTION_QKV], x,
                                saved ? &saved->child[TSR__ATTENTION_QKV] : NULL, &qkv));
     TSR__TRY(tsr__temp_keep(temps, qkv));
     const tsr_layout *layout = tsr_tensor_layout(qkv);
+    TSR__TRY(tsr__context_find(a->context_group, a->documents, layout, &a->context, &context));
     if (a->rope && a->documents)
         positions = a->documents->positions;
+    else if (a->rope && context)
+        positions = context->positions;
     else if (a->rope)
         TSR__TRY(tsr__need_positions(layer, &a->positions, temps, layout->shape[layout->ndim - 2],
                                      &positions));
@@ -132,13 +140,15 @@ static tsr_status attention_forward_with(tsr__attention *a, tsr__temps *temps, c
         tsr__attention_normalise(a, temps, qkv, saved != NULL, &in, &normalised, &inverse_rms));
     if (a->rope && a->heads.count > 0)
         TSR__TRY(tsr_rope_apply(layer->stream, a->rope, in.qk, in.qk, positions));
-    TSR__TRY(attend_heads(a, temps, qkv, &in, saved ? &lse : NULL, &heads));
+    TSR__TRY(attend_heads(a, temps, qkv, context, &in, saved ? &lse : NULL, &heads));
     TSR__TRY(gate_heads(a, temps, &in, saved != NULL, heads, &gated));
     TSR__TRY(tsr__layer_forward_added(layer->child[TSR__ATTENTION_OUTPUT], gated, NULL, added,
                                       saved ? &saved->child[TSR__ATTENTION_OUTPUT] : NULL, y));
     if (!saved)
         return TSR_OK;
     TSR__TRY(tsr__documents_keep(a->documents, saved));
+    if (context && !saved->context)
+        saved->context = tsr__context_keep(context);
     saved->hidden = tsr__temp_take(temps, qkv);
     saved->lse = tsr__temp_take(temps, lse);
     if (gated != heads)
@@ -295,10 +305,14 @@ static tsr_status attend_heads_grad(tsr__attention *a, tsr__temps *temps,
         }
         TSR__TRY(tsr__by_heads(a, temps, dheads, &dy));
         TSR__TRY(tsr__by_heads(a, temps, attended, &y));
-        TSR__TRY(tsr_attention_grad(a->base.stream, d.q, d.k, d.v, dy, y, saved->lse, in.q, in.k,
-                                    in.v, &params));
+        TSR__TRY(saved->context ? tsr__context_attend_grad(a, saved->context, &params, &in, &d, dy,
+                                                           y, saved->lse)
+                                : tsr_attention_grad(a->base.stream, d.q, d.k, d.v, dy, y,
+                                                     saved->lse, in.q, in.k, in.v, &params));
         if (a->rope) {
-            positions = saved->positions;
+            positions = saved->positions         ? saved->positions
+                        : saved->context != NULL ? saved->context->positions
+                                                 : NULL;
             if (!positions)
                 TSR__TRY(tsr__need_positions(&a->base, &a->positions, temps,
                                              layout->shape[layout->ndim - 2], &positions));
@@ -334,6 +348,7 @@ static void attention_finish(tsr_layer *layer)
 {
     tsr__attention *a = (tsr__attention *)layer;
     tsr_tensor_destroy(&a->positions);
+    tsr__context_forget(&a->context);
     tsr_rope_destroy(&a->rope);
     tsr__free(a->kv_head);
     tsr__free(a->head_sizes);

@@ -39,6 +39,8 @@ typedef struct tsr__attention {
     tsr_rope *rope;                  /* NULL: no rotary embedding */
     tsr_tensor *positions;           /* i32: 0, 1, …; NULL until the first pass */
     const tsr__documents *documents; /* of the rows of forward passes; NULL: rows are documents */
+    tsr_group *context_group;        /* NULL: rows are not divided */
+    tsr__context *context;           /* of the last pass whose documents had none */
 } tsr__attention;
 
 extern const tsr__layer_type tsr__self_attention_type;

@@ -90,6 +90,15 @@ static tsr_status check_attention_params(const tsr_layer *layer, head_plan *p)
                  "%s: keys_as_values does not go with bias", layer->who);
     TSR__REQUIRE(!params->output_gate || !(params->keys_as_values || params->shared_keys),
                  "%s: output_gate does not go with keys_as_values or shared_keys", layer->who);
+    TSR__REQUIRE(tsr_group_size(params->context_group) == 1 || params->causal,
+                 "%s: context_group goes with causal attention", layer->who);
+    TSR__REQUIRE(tsr_group_size(params->context_group) == 1 ||
+                     tsr_group_stream(params->context_group) == layer->stream,
+                 "%s: context_group has another stream than group", layer->who);
+    TSR__REQUIRE(tsr_group_size(params->context_group) == 1 ||
+                     params->value_dim == params->head_dim,
+                 "%s: value_dim is %lld and head_dim %lld; with a context_group they must be equal",
+                 layer->who, (long long)params->value_dim, (long long)params->head_dim);
     TSR__REQUIRE(isfinite(params->scale), "%s: scale is %g", layer->who, (double)params->scale);
     TSR__REQUIRE(isfinite(params->softcap) && params->softcap >= 0,
                  "%s: softcap is %g; it must not be negative", layer->who, (double)params->softcap);
@@ -355,6 +364,8 @@ static tsr_status init_attention(tsr__attention *a, head_plan *p)
     a->value_norm = p->params.value_norm;
     a->keys_as_values = p->params.keys_as_values;
     a->shared_keys = p->params.shared_keys;
+    if (tsr_group_size(p->params.context_group) > 1)
+        a->context_group = p->params.context_group;
     if (p->params.rope) {
         tsr_status status = tsr_rope_create(layer->stream, p->params.rope, &a->rope);
         if (status != TSR_OK)

@@ -353,8 +353,8 @@ static tsr_status block_recompute(block *b, const tsr_layer_saved *saved, const 
     tsr_tensor *y = NULL;
     TSR__TRY(tsr__layer_saved_new(&b->base, saved->x, &again));
     again->dropout = saved->dropout;
-    const tsr__documents documents = {saved->starts, saved->positions};
-    if (saved->starts)
+    const tsr__documents documents = {saved->starts, saved->positions, saved->context};
+    if (saved->positions)
         tsr__layer_set_documents(&b->base, &documents);
     tsr_status status = branches_forward(b, &saved->dropout, NULL, saved->x, again, &y);
     tsr__layer_set_documents(&b->base, NULL);
@@ -389,6 +389,11 @@ tsr_status tsr_block_set_dropout(tsr_layer *layer, float p, const tsr_random_par
                  (double)p);
     TSR__REQUIRE(params || p == 0, "%s: dropout p is %g, but params is NULL", layer->who,
                  (double)p);
+    const tsr__attention *attention = tsr__attention_of(layer);
+    const tsr__delta_net *net = tsr__delta_net_of(layer);
+    if (p > 0 && ((attention && attention->context_group) || (net && net->context_group)))
+        return tsr__fail(TSR_ERR_UNSUPPORTED, "%s: dropout with a context_group is not supported",
+                         layer->who);
     TSR__TAKE(tsr_random_params, params);
     TSR__REQUIRE(!params->index_strides, "%s: index_strides must be NULL", layer->who);
     ((block *)layer)->dropout = (tsr__dropout){
