@@ -173,7 +173,7 @@ static tsr_status init_elastic(example_job *self)
 {
     tsr_comm *world = self->world;
     self->world = NULL;
-    self->tensor = self->stages = 1;
+    self->tensor = self->context = self->stages = 1;
     self->joined = job_is_joining();
     tsr_status status =
         tsr_comm_create(tsr_comm_params(.bootstrap = TSR_BOOTSTRAP_SINGLE), &self->stage_comm);
@@ -192,12 +192,19 @@ static tsr_status init_elastic(example_job *self)
 static bool choose_grid(example_job *self, const example_job_params *params, char error[256])
 {
     self->stages = params->stages ? params->stages : 1;
+    self->context = params->context ? params->context : 1;
     self->data = params->data ? params->data : 1;
-    const int each = self->ranks / (self->data * self->stages);
+    const int each = self->ranks / (self->data * self->context * self->stages);
     self->tensor = params->tensor ? params->tensor : each > 0 ? each : 1;
-    const int64_t grid = (int64_t)self->data * self->tensor;
+    const int64_t grid = (int64_t)self->data * self->context * self->tensor;
     if (params->ranks && params->ranks != self->ranks)
         snprintf(error, 256, "--ranks %d, but %d were launched", params->ranks, self->ranks);
+    else if (self->context > 1 && grid * self->stages != self->ranks)
+        snprintf(error, 256,
+                 "a grid of %dx%d with %d context ranks, %d time%s, has %lld ranks, but there are "
+                 "%d",
+                 self->data, self->tensor, self->context, self->stages,
+                 self->stages == 1 ? "" : "s", (long long)grid * self->stages, self->ranks);
     else if (self->stages > 1 && grid * self->stages != self->ranks)
         snprintf(
             error, 256, "a grid of %dx%d in each of %d stages has %lld ranks, but there are %d",
@@ -220,9 +227,20 @@ tsr_status job_use_batch(example_job *self, int batch, char error[256])
     return *error ? TSR_ERR_INVALID : TSR_OK;
 }
 
+/* Creates the group of the ranks of `world` with the same color, in the order of keys. */
+static tsr_status create_group(example_job *self, int color, int key, tsr_dtype wire,
+                               tsr_group **out)
+{
+    tsr_comm *comm = NULL;
+    TRY(tsr_comm_split(self->world, color, key, &comm));
+    const tsr_status status =
+        tsr_group_create(comm, self->stream, tsr_group_params(.wire = wire), out);
+    tsr_comm_destroy(&comm);
+    return status;
+}
+
 tsr_status job_init(example_job *self, const example_job_params *params, char error[256])
 {
-    tsr_comm *row = NULL;
     *self = (example_job){0};
     *error = '\0';
     TRY(tsr_comm_create(tsr_comm_params(.timeout_ns = (uint64_t)(params->timeout_seconds * 1e9)),
@@ -238,25 +256,28 @@ tsr_status job_init(example_job *self, const example_job_params *params, char er
     TRY(tsr_stream_create(self->device, &self->stream));
     if (params->elastic)
         return init_elastic(self);
-    const int grid = self->data * self->tensor, place = self->rank % grid;
+    const int rows = self->data * self->context, grid = rows * self->tensor,
+              place = self->rank % grid, row = place / self->tensor;
     self->stage = self->rank / grid;
-    self->data_rank = place / self->tensor;
+    self->data_rank = row / self->context;
+    self->context_rank = row % self->context;
     self->tensor_rank = place % self->tensor;
     TRY(tsr_comm_split(self->world, place, self->stage, &self->stage_comm));
-    TRY(tsr_comm_split(self->world, self->stage * self->tensor + self->tensor_rank, self->data_rank,
+    TRY(tsr_comm_split(self->world, self->stage * self->tensor + self->tensor_rank, row,
                        &self->data_comm));
     TRY(tsr_group_create(self->data_comm, self->stream, NULL, &self->data_group));
-    TRY(tsr_comm_split(self->world, self->stage * self->data + self->data_rank, self->tensor_rank,
-                       &row));
-    tsr_status status = tsr_group_create(row, self->stream, tsr_group_params(.wire = params->wire),
-                                         &self->tensor_group);
-    tsr_comm_destroy(&row);
-    return status;
+    if (self->context > 1)
+        TRY(create_group(
+            self, (self->stage * self->data + self->data_rank) * self->tensor + self->tensor_rank,
+            self->context_rank, 0, &self->context_group));
+    return create_group(self, self->stage * rows + row, self->tensor_rank, params->wire,
+                        &self->tensor_group);
 }
 
 void job_finish(example_job *self)
 {
     tsr_group_destroy(&self->tensor_group);
+    tsr_group_destroy(&self->context_group);
     tsr_group_destroy(&self->data_group);
     tsr_group_destroy(&self->old_data_group);
     tsr_stream_destroy(&self->stream);

@@ -9,6 +9,7 @@ typedef struct example_job_params {
     const char *program; /* the program's name, with which error messages start */
     int ranks;           /* 0: as many as were launched */
     int data, tensor;    /* the grid's sizes; both 0: all ranks are tensor-parallel */
+    int context;         /* ranks that divide the tokens of each row; 0: 1 */
     int stages;          /* the stages of a pipeline, each of which is a grid of ranks; 0: 1 */
     tsr_dtype wire;      /* dtype in which tensor-parallel activations are sent; 0: unchanged */
     int batch; /* rows of a batch; a multiple of the number of data-parallel ranks, unless the job
@@ -24,15 +25,20 @@ typedef struct example_job {
     tsr_comm *world;
     int rank, ranks;
     int data, tensor; /* the grid's rows and columns; the ranks of a row are consecutive */
+    int context;      /* how many rows of tensor-parallel ranks a row of the grid consists of */
     int stages;       /* number of grids; the ranks of a stage are consecutive */
-    int data_rank, tensor_rank, stage;
-    tsr_comm *data_comm;
+    int data_rank, context_rank, tensor_rank, stage;
+    tsr_comm *data_comm;  /* the ranks of data_group */
     tsr_comm *stage_comm; /* the ranks that have this rank's place in the grids of the other stages,
                              and this rank */
     tsr_device *device;
     tsr_stream *stream;
-    tsr_group *data_group;   /* a column of the grid: same part of the parameters, other data */
-    tsr_group *tensor_group; /* a row of the grid: same data, other parts of the parameters */
+    /* a column of the grid: the same part of the parameters, other data or other tokens of the same
+     * sequences */
+    tsr_group *data_group;
+    tsr_group *context_group; /* those of data_group with other tokens of the same sequences; NULL
+                                 if there is only this rank */
+    tsr_group *tensor_group;  /* a row of the grid: same data, other parts of the parameters */
     bool is_elastic;
     bool joined; /* this process has joined a job that was running */
     int batch;

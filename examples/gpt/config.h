@@ -53,13 +53,13 @@ typedef struct gpt_stages {
     int blocks[GPT_MAX_STAGES];
 } gpt_stages;
 
-#define GPT_MAX_TENSOR 64
+#define GPT_MAX_RATES 64
 
-/* In what proportions the ranks of a tensor-parallel group divide the model. */
-typedef struct gpt_tensor_rates {
+/* In what proportions the ranks of a group divide something. */
+typedef struct gpt_rates {
     int count; /* 0: evenly */
-    double values[GPT_MAX_TENSOR];
-} gpt_tensor_rates;
+    double values[GPT_MAX_RATES];
+} gpt_rates;
 
 /* Where the windows of a recorded run start: offsets[step * batch + row]. */
 typedef struct gpt_offsets {

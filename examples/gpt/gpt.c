@@ -51,6 +51,7 @@ typedef struct run {
     tsr_model_file *weights; /* initial ones; NULL: none */
     gpt_offsets offsets;
     gpt_windows train, held_out;
+    gpt_chunks chunks; /* this rank's part of each window */
     gpt_model model;
     gpt_history history;
     FILE *log;
@@ -254,15 +255,39 @@ static tsr_status between_steps(run *r)
 
 /* Other ranks -------------------------------------------------------------------------------- */
 
+/* Finds out which tokens of each window this rank has. */
+static tsr_status divide_windows(run *r)
+{
+    const gpt_options *o = &r->options;
+    const gpt_rates *rates = &o->context_rates;
+    const tsr_partition_params *partition =
+        rates->count > 0
+            ? tsr_partition_params(.kind = TSR_PARTITION_WEIGHTED, .rates = rates->values)
+            : NULL;
+    for (int rank = 0; rank < r->job.context; rank++) {
+        tsr_shard_range range[2];
+        TRY(tsr_context_divide(o->model.block, r->job.context, partition, rank, range));
+        const int tokens = (int)(range[0].count + range[1].count);
+        if (tokens == 0) {
+            snprintf(r->error, sizeof r->error, "context rank %d has none of %d tokens", rank,
+                     o->model.block);
+            return TSR_ERR_INVALID;
+        }
+        if (rank == r->job.context_rank)
+            r->chunks = (gpt_chunks){tokens, {range[0], range[1]}};
+    }
+    return TSR_OK;
+}
+
 static tsr_status create_windows(run *r)
 {
     const gpt_options *o = &r->options;
     const gpt_offsets *offsets = o->offsets ? &r->offsets : NULL;
     windows_finish(&r->train);
     windows_finish(&r->held_out);
-    TRY(windows_init(&r->train, &r->text, offsets, &r->job, &o->model, &o->training,
+    TRY(windows_init(&r->train, &r->text, offsets, &r->job, &o->model, &r->chunks, &o->training,
                      o->training.accumulate, o->workers));
-    return windows_init(&r->held_out, &r->text, NULL, &r->job, &o->model, &o->training,
+    return windows_init(&r->held_out, &r->text, NULL, &r->job, &o->model, &r->chunks, &o->training,
                         HELD_OUT_BATCHES, 0);
 }
 
@@ -448,9 +473,11 @@ static tsr_status load_state(run *r)
 static tsr_status create_model(run *r)
 {
     const gpt_options *o = &r->options;
+    TRY(divide_windows(r));
     TRY(create_windows(r));
     TRY(model_init(&r->model, &(gpt_model_params){.job = &r->job,
                                                   .config = &o->model,
+                                                  .chunks = &r->chunks,
                                                   .training = &o->training,
                                                   .stages = &o->stages,
                                                   .tensor_rates = &o->tensor_rates,
@@ -558,6 +585,7 @@ static example_job_params job_params(const gpt_options *o)
                                 .ranks = o->ranks,
                                 .data = o->data,
                                 .tensor = o->tensor,
+                                .context = o->context,
                                 .stages = o->stages.count,
                                 .wire = o->wire,
                                 .batch = o->training.batch,

@@ -81,8 +81,9 @@ static tsr_status sum_losses(gpt_model *self, const passage *p, const tsr_tensor
     return status;
 }
 
-/* Computes the mean loss over `tokens` from `loss_sum`. The data-parallel ranks of the last stage
- * have different windows, so their sums are added. All stages get the result. */
+/* Computes the mean loss over `tokens` from `loss_sum`. The data-parallel and context-parallel
+ * ranks of the last stage have different tokens, so their sums are added. All stages get the
+ * result. */
 static tsr_status take_loss(gpt_model *self, double tokens, double *out)
 {
     const example_job *job = self->job;
@@ -173,7 +174,7 @@ static tsr_pipeline_run_params features(const gpt_model *self, int64_t rows, int
 
 static tsr_status run_batches(gpt_model *self, int count, learning *l)
 {
-    tsr_pipeline_run_params run = features(self, job_rows(self->job), self->config->block);
+    tsr_pipeline_run_params run = features(self, job_rows(self->job), self->tokens);
     run.micro_batches = count;
     run.forward = l->passages ? learn_forward : evaluate_forward;
     run.backward = l->passages ? learn_backward : NULL;

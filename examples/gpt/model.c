@@ -16,15 +16,16 @@ static double head_cost(const tsr_model_config *config)
 }
 
 /* Computes the speed of each stage. All ranks of a row share the work, so their speeds are added. A
- * stage is as fast as its slowest row. */
+ * stage is as fast as its slowest row. Context ranks count as rows. */
 static void stage_rates(const example_job *job, const double *ranks, double *stages)
 {
+    const int rows = job->data * job->context;
     for (int s = 0; s < job->stages; s++) {
         stages[s] = INFINITY;
-        for (int d = 0; d < job->data; d++) {
+        for (int d = 0; d < rows; d++) {
             double sum = 0;
             for (int t = 0; t < job->tensor; t++)
-                sum += ranks[(s * job->data + d) * job->tensor + t];
+                sum += ranks[(s * rows + d) * job->tensor + t];
             stages[s] = fmin(stages[s], sum);
         }
     }
@@ -81,7 +82,7 @@ static int first_block(const gpt_model *self)
 
 static tsr_status create_layers(gpt_model *self, const gpt_model_params *params)
 {
-    const gpt_tensor_rates *rates = params->tensor_rates;
+    const gpt_rates *rates = params->tensor_rates;
     tsr_partition_params partition = TSR_INIT(tsr_partition_params);
     if (rates->count > 0)
         partition.kind = TSR_PARTITION_WEIGHTED;
@@ -95,7 +96,8 @@ static tsr_status create_layers(gpt_model *self, const gpt_model_params *params)
                          .layers = self->stage_blocks[self->job->stage],
                          .partition = &self->partition, .dtype = params->dtype,
                          .seed = params->training->seed, .recompute = params->recompute,
-                         .experts_over_data = params->experts_over_data),
+                         .experts_over_data = params->experts_over_data,
+                         .context_group = params->job->context_group),
         &self->stack);
 }
 
@@ -143,7 +145,7 @@ static tsr_status create_optimizer(gpt_model *self)
 static tsr_status create_losses(gpt_model *self)
 {
     tsr_device *device = self->job->device;
-    int64_t rows = (int64_t)job_rows(self->job) * self->config->block, one = 1;
+    int64_t rows = (int64_t)job_rows(self->job) * self->tokens, one = 1;
     tsr_stack_info info = TSR_INIT(tsr_stack_info);
     if (!self->is_last)
         return TSR_OK;
@@ -161,6 +163,7 @@ tsr_status model_init(gpt_model *self, const gpt_model_params *params)
     *self = (gpt_model){.job = params->job,
                         .config = params->config,
                         .training = *params->training,
+                        .tokens = params->chunks->tokens,
                         .dtype = params->dtype,
                         .is_elastic = params->elastic};
     TRY(experts_init(self));

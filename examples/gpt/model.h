@@ -6,12 +6,20 @@
 #include "common/job.h"
 #include "config.h"
 
+/* The tokens of a window that this rank has: all, or a chunk from the front and one from the
+ * back. */
+typedef struct gpt_chunks {
+    int tokens;
+    tsr_shard_range range[2];
+} gpt_chunks;
+
 typedef struct gpt_model_params {
     const example_job *job;
     const gpt_config *config; /* must outlive the model */
+    const gpt_chunks *chunks;
     const gpt_training *training;
-    const gpt_stages *stages;             /* how blocks are divided */
-    const gpt_tensor_rates *tensor_rates; /* must outlive the model */
+    const gpt_stages *stages;      /* how blocks are divided */
+    const gpt_rates *tensor_rates; /* must outlive the model */
     const char *strategy; /* how data-parallel ranks share parameters; "none": each has all */
     tsr_dtype dtype;      /* of parameters and activations */
     bool recompute, experts_over_data;
@@ -22,6 +30,7 @@ typedef struct gpt_model {
     const example_job *job;
     const gpt_config *config;
     gpt_training training;
+    int tokens; /* of a window, on this rank */
     tsr_dtype dtype;
     bool is_elastic;
     tsr_partition_params partition; /* how tensor-parallel ranks divide the model */
@@ -51,7 +60,7 @@ void model_finish(gpt_model *self);
  * reached. In a process that joins, model_init() does this. */
 tsr_status model_rebuild(gpt_model *self, const char *strategy);
 
-/* This rank's windows of a micro-batch, i32 [rows, block]: `x` has the tokens, and `y` the token
+/* This rank's windows of a micro-batch, i32 [rows, tokens]: `x` has the tokens, and `y` the token
  * that follows each. */
 typedef struct gpt_batch {
     tsr_tensor *x, *y;

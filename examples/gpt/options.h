@@ -18,10 +18,12 @@ typedef struct gpt_options {
     bool parts;                           /* `load` and `checkpoint` are in parts */
     const char *prompt;                   /* NULL: see text_encode() */
     int ranks;                            /* 0: as many as were launched */
-    int data, tensor; /* the grid: data-parallel by tensor-parallel ranks; 0: not given */
-    gpt_tensor_rates tensor_rates; /* needs a given grid */
-    gpt_stages stages;             /* of a pipeline; count 0: not given */
-    const char *strategy; /* how data-parallel ranks share parameters; "none": each has all */
+    int data, tensor;        /* the grid: data-parallel by tensor-parallel ranks; 0: not given */
+    int context;             /* ranks that divide each window; 0: not given */
+    gpt_rates tensor_rates;  /* needs a given grid */
+    gpt_rates context_rates; /* needs context ranks */
+    gpt_stages stages;       /* of a pipeline; count 0: not given */
+    const char *strategy;    /* how data-parallel ranks share parameters; "none": each has all */
     gpt_config model;
     gpt_training training;
     tsr_dtype dtype;

@@ -49,6 +49,9 @@ void report_setting(const gpt_model *model, const gpt_options *options, const gp
             printf(", %g", options->tensor_rates.values[i]);
         printf("\n");
     }
+    if (job->context > 1)
+        printf("context   %d ranks divide each window; the first has %d of %d tokens\n",
+               job->context, model->tokens, c->block);
     if (options->experts_over_data)
         printf("experts   divided over data-parallel ranks\n");
     if (options->wire)

@@ -49,18 +49,19 @@ static tsr_status create_loader(gpt_windows *self, const example_job *job,
 }
 
 tsr_status windows_init(gpt_windows *self, const gpt_text *text, const gpt_offsets *offsets,
-                        const example_job *job, const gpt_config *config,
+                        const example_job *job, const gpt_config *config, const gpt_chunks *chunks,
                         const gpt_training *training, int count, int workers)
 {
     *self = (gpt_windows){.text = text,
                           .offsets = offsets,
                           .block = config->block,
+                          .chunks = *chunks,
                           .rows = job_rows(job),
                           .first_row = job_first_row(job),
                           .batch = training->batch,
                           .whole = training->batch % job->data != 0};
-    const int64_t shape[] = {self->rows, self->block};
-    self->host = malloc(2 * (size_t)self->rows * (size_t)self->block * sizeof *self->host);
+    const int64_t shape[] = {self->rows, chunks->tokens};
+    self->host = malloc(2 * (size_t)self->rows * (size_t)chunks->tokens * sizeof *self->host);
     self->batches = calloc((size_t)count, sizeof *self->batches);
     if (!self->host || !self->batches)
         return TSR_ERR_NO_MEMORY;
@@ -89,14 +90,19 @@ void windows_finish(gpt_windows *self)
 /* Writes row `row` of the batch from a window and the token after it. */
 static void put(gpt_windows *self, int row, const int32_t *tokens)
 {
-    size_t block = (size_t)self->block, half = (size_t)self->rows * block;
-    memcpy(self->host + (size_t)row * block, tokens, block * sizeof *tokens);
-    memcpy(self->host + half + (size_t)row * block, tokens + 1, block * sizeof *tokens);
+    const size_t own = (size_t)self->chunks.tokens, half = (size_t)self->rows * own;
+    int32_t *x = self->host + (size_t)row * own;
+    for (int i = 0; i < 2; i++) {
+        const tsr_shard_range *chunk = &self->chunks.range[i];
+        memcpy(x, tokens + chunk->start, chunk->count * sizeof *tokens);
+        memcpy(x + half, tokens + chunk->start + 1, chunk->count * sizeof *tokens);
+        x += chunk->count;
+    }
 }
 
 static tsr_status upload(gpt_windows *self, tsr_stream *stream, const gpt_batch *to)
 {
-    size_t half = (size_t)self->rows * (size_t)self->block;
+    size_t half = (size_t)self->rows * (size_t)self->chunks.tokens;
     TRY(tsr_tensor_upload(stream, to->x, self->host, half * sizeof *self->host));
     return tsr_tensor_upload(stream, to->y, self->host + half, half * sizeof *self->host);
 }

@@ -12,10 +12,11 @@ typedef struct gpt_windows {
     const gpt_offsets *offsets; /* where windows start; NULL: at random places */
     bool whole;      /* each rank loads the windows of all, because the rows do not divide evenly */
     int block, rows; /* tokens in a window; this rank's windows in a batch */
+    gpt_chunks chunks;    /* this rank's tokens of each window */
     int batch, first_row; /* windows of all ranks in a batch; this rank's first one */
     tsr_loader *loader;
     int64_t epoch_batches; /* batches in an epoch, without those of an incomplete last step */
-    int32_t *host;         /* [2][rows][block] */
+    int32_t *host;         /* [2][rows][chunks.tokens] */
     gpt_batch *batches;    /* [count] */
     int count;
 } gpt_windows;
@@ -23,7 +24,7 @@ typedef struct gpt_windows {
 /* Makes room for `count` batches. `text` and `offsets` must outlive it. Call windows_finish()
  * afterwards, also on failure. */
 tsr_status windows_init(gpt_windows *self, const gpt_text *text, const gpt_offsets *offsets,
-                        const example_job *job, const gpt_config *config,
+                        const example_job *job, const gpt_config *config, const gpt_chunks *chunks,
                         const gpt_training *training, int count, int workers);
 void windows_finish(gpt_windows *self);
 

@@ -66,6 +66,7 @@ if [ "$which" = few ]; then
     run gpt2 1 --batch 6 --accumulate 2 --recompute
     run gpt2 2 --grid 2x1 --strategy full --recompute
     run llama 2 --grid 1x2
+    run gpt2 2 --context-parallel 2 --context-rates 3,1 --recompute
     run gpt2 2 --pipeline 2 --batch 3 --accumulate 4
     run moe_aux 2 --grid 2x1 --strategy full --recompute --experts-over data
     run moe_sigmoid_bias 2 --grid 1x2
@@ -74,6 +75,7 @@ fi
 each gpt2 2 --grid 2x1 --strategy hybrid
 each llama 2 --grid 2x1 --strategy weighted
 each llama 4 --grid 2x2
+each llama 4 --grid 1x2 --context-parallel 2 --strategy full --recompute
 each gpt2 4 --grid 2x2 --strategy layerwise
 each llama 4 --grid 1x4 --recompute
 each gpt2 4 --grid 1x2 --pipeline 2 --batch 3 --accumulate 4
@@ -107,6 +109,7 @@ both 2 --grid 2x1 --strategy full
 both 2 --grid 2x1 --strategy full --recompute
 both 4 --grid 2x2 --strategy full --recompute
 both 4 --grid 1x4
+both 2 --context-parallel 2
 both 2 --pipeline 2 --batch 3 --accumulate 4
 both 4 --grid 1x2 --pipeline 2 --batch 3 --accumulate 4 --recompute
 both 4 --grid 2x1 --pipeline 2 --batch 6 --accumulate 2

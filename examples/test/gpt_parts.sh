@@ -37,7 +37,7 @@ same_losses() { # LOG
 }
 
 train aabb --grid 2x2 --strategy full --steps 12 --log "$folder/all.log" || fail "the undisturbed training failed"
-train aabb --grid 2x2 --strategy full --steps 6 --decay 12 --checkpoint model --checkpoint-every 3 --parts || fail "saving in parts failed"
+train aabb --grid 1x2 --context-parallel 2 --strategy full --steps 6 --decay 12 --checkpoint model --checkpoint-every 3 --parts || fail "saving in parts failed"
 "$tessera" checkpoint verify "$folder/a/model" "$folder/b/model" >"$folder/out" 2>&1 || fail "the checkpoint is incomplete"
 set -- "$folder"/?/model-*
 [ $# = 4 ] || fail "there are $# files, not the four parts: $*"
@@ -51,7 +51,7 @@ resume() {
 }
 resume bca --strategy weighted --grid 3x1 --steps 12 --log "$folder/three.log" || fail "three ranks cannot go on"
 same_losses "$folder/three.log" || fail "three ranks have other losses"
-train abba --grid 1x2 --pipeline 2 --steps 12 --load model --parts --log "$folder/stages.log" || fail "stages cannot go on"
+train abba --context-parallel 2 --pipeline 2 --steps 12 --load model --parts --log "$folder/stages.log" || fail "stages cannot go on"
 same_losses "$folder/stages.log" || fail "stages have other losses"
 train a --steps 12 --load model --parts && fail "one rank went on without the parts of the other host"
 grep -q 'part 3 of 4 of checkpoint ' "$folder/out" || fail "it does not name the missing part"

@@ -111,6 +111,12 @@ refuses "--tensor-rates takes up to 64 numbers above 0 and up to 1e9, as 3,1, no
 refuses "as 3,1, not 1$(printf ',1%.0s' $(seq 64))" --grid 1x2 --tensor-rates "1$(printf ',1%.0s' $(seq 64))"
 refuses "--tensor-rates has 1 number; the groups of --grid 1x2 have 2 ranks" --grid 1x2 --tensor-rates 3
 refuses "--tensor-rates needs --grid" --tensor-rates 3,1
+refuses "--context-parallel takes a number from 1 to 4096, not 0" --context-parallel 0
+refuses "--context-rates takes up to 64 numbers above 0 and up to 1e9, as 3,1, not 3,0" --context-parallel 2 --context-rates 3,0
+refuses "--context-rates has 2 numbers; --context-parallel is 1" --context-rates 3,1
+refuses "--elastic is for data-parallel ranks, not for --context-parallel" --elastic --context-parallel 2
+refuses "--dropout is not possible with --context-parallel" --context-parallel 2 --dropout 0.1
+refuses "a grid of 1x2 with --context-parallel 2 and --pipeline 1 has 4 ranks, not --ranks 2" --ranks 2 --grid 1x2 --context-parallel 2
 refuses "--wire takes f32, f16, bf16 or q8_0, not q4_0" --wire q4_0
 refuses "--grid takes DATAxTENSOR ranks" --grid 2y2
 refuses "--elastic is for data-parallel ranks, but --grid 2x2 has 2 tensor-parallel ones" --elastic --grid 2x2
