@@ -106,6 +106,9 @@ typedef struct tsr_cluster_plan_params {
     tsr_dtype dtype, cache_dtype;
     tsr_dtype
         wire; /* of activations that tensor-parallel ranks send: f32, f16, bf16, q8_0; 0: f32 */
+    /* Training: ranks, or rows of tensor-parallel ranks, that divide the tokens of each sequence
+     * (transformer.h, context parallelism); grids have a multiple of them. 0: 1. */
+    int context_ranks;
 } tsr_cluster_plan_params;
 #define tsr_cluster_plan_params(...)                                                               \
     (&(tsr_cluster_plan_params){.struct_size = sizeof(tsr_cluster_plan_params), __VA_ARGS__})
@@ -117,7 +120,8 @@ typedef struct tsr_cluster_plan tsr_cluster_plan;
  * all hosts together, on each subset of the hosts (on each single host if there are more than 6),
  * and on each kind of rank alone, with all divisions into data, tensor and stages. The plan does
  * not refer to the cluster and the model, which may be destroyed and closed. The caller must
- * destroy the plan. Errors: those of tsr_model_plan; TSR_ERR_INVALID for a param, naming it. */
+ * destroy the plan. Errors: those of tsr_model_plan; TSR_ERR_INVALID for a param, naming it;
+ * TSR_ERR_UNSUPPORTED for context_ranks and a model whose sequences they cannot divide. */
 TSR_API TSR_NODISCARD tsr_status tsr_cluster_plan_create(const tsr_cluster *cluster,
                                                          const tsr_model_file *model,
                                                          const tsr_cluster_plan_params *params,
@@ -136,16 +140,16 @@ typedef struct tsr_cluster_plan_info {
 TSR_API TSR_NODISCARD tsr_status tsr_cluster_plan_get_info(const tsr_cluster_plan *plan,
                                                            tsr_cluster_plan_info *out);
 
-/* A grid of data · tensor · stages ranks. The rank at stage s, data-parallel row r and
- * tensor-parallel column c is ranks[(s · data + r) · tensor + c]; this index is its place. All
- * arrays belong to the plan. */
+/* A grid of data · context_ranks · tensor · stages ranks. The rank at stage s, data-parallel row r,
+ * context rank k and tensor-parallel column c is ranks[((s · data + r) · context_ranks + k) ·
+ * tensor + c]; this index is its place. All arrays belong to the plan. */
 typedef struct tsr_cluster_grid {
     size_t struct_size;
     int data, tensor, stages;
     bool sharded;  /* data-parallel ranks share parameters, gradients and state (FSDP) */
     bool by_rates; /* ranks of a tensor-parallel group have shares by their rates, not equal ones */
     bool predicted;    /* false: a host has less than one processor, so all times below are 0 */
-    int rank_count;    /* data · tensor · stages */
+    int rank_count;    /* data · context_ranks · tensor · stages */
     const int *ranks;  /* [rank_count]: numbers of the cluster's ranks, ascending */
     const int *layers; /* [stages]: the layers of each stage */
     const uint64_t *memory_bytes; /* [rank_count]: what each rank needs, by place */
@@ -158,8 +162,10 @@ typedef struct tsr_cluster_grid {
     const double *shares;
     double seconds; /* the sum of the five times below */
     double compute_seconds;
-    double tensor_seconds, data_seconds, stage_seconds; /* messages of each dimension */
-    double idle_seconds;                                /* waiting for other stages */
+    /* messages of each dimension; the first has those of context ranks, too, and the second the
+     * gradients that these add */
+    double tensor_seconds, data_seconds, stage_seconds;
+    double idle_seconds; /* waiting for other stages */
     double tokens_per_second;
     /* The host with the most ranks of the grid for each processor, if ranks share processors there:
      * the predicted time may be too low. −1: each rank has a processor. */
@@ -168,6 +174,7 @@ typedef struct tsr_cluster_grid {
     /* The most bytes that a rank lacks (0: all ranks fit into their memory), and its place. */
     uint64_t missing_bytes;
     int missing_place;
+    int context_ranks; /* 1: sequences are not divided */
 } tsr_cluster_grid;
 /* Describes a grid. Grids are numbered by their predicted time, the fastest first; those whose time
  * is not predicted are last. Errors: TSR_ERR_INVALID if there is no grid with this number. */

@@ -11,6 +11,7 @@ struct tsr_cluster_plan {
     const char *architecture; /* static storage */
     int layers;
     tsr_plan_goal goal;
+    int context_ranks;
     double tokens; /* of the step whose time is predicted */
     tsr__grid_candidates candidates;
     int best;
@@ -50,6 +51,9 @@ static tsr_status check_params(const tsr_cluster_plan_params *p)
     TSR__TRY(check_count("sequences", p->sequences, MOST_SEQUENCES));
     TSR__TRY(check_count("micro_batches", p->micro_batches, MOST_SEQUENCES));
     TSR__TRY(check_count("pass_tokens", p->pass_tokens, TSR_MODEL_MAX_CONTEXT));
+    TSR__TRY(check_count("context_ranks", p->context_ranks, TSR_CLUSTER_MAX_RANKS));
+    TSR__REQUIRE(p->context_ranks <= 1 || p->goal == TSR_PLAN_TRAINING,
+                 "planner: context_ranks is %d; it is for training only", p->context_ranks);
     TSR__REQUIRE(p->wire == 0 || wire_bytes(p->wire) > 0,
                  "planner: activations cannot be sent as %s; f32, f16, bf16 and q8_0 are possible",
                  tsr_dtype_name(p->wire));
@@ -67,6 +71,7 @@ static tsr__grid_work work_of(const tsr_cluster_plan_params *p, const tsr_model_
         .context = (double)(p->context > 0 ? p->context : config->context),
         .sequences = p->sequences > 0 ? p->sequences : 1,
         .micro_batches = p->micro_batches > 0 ? p->micro_batches : 1,
+        .context_ranks = p->context_ranks > 0 ? p->context_ranks : 1,
         .pass_tokens = p->pass_tokens > 0 ? p->pass_tokens : PASS_TOKENS,
         .wire_bytes = wire_bytes(p->wire ? p->wire : TSR_F32),
     };
@@ -88,6 +93,18 @@ static double tokens_of(const tsr__grid_work *w)
 
 /* Creating ------------------------------------------------------------------------------------- */
 
+/* Refuses a model whose sequences context ranks cannot divide. */
+static tsr_status check_context(const tsr_model_config *config, int context_ranks)
+{
+    for (int i = 0; i < config->kind_count && context_ranks > 1; i++)
+        if (config->kinds[i]->latent)
+            return tsr__fail(TSR_ERR_UNSUPPORTED,
+                             "planner: %d context ranks cannot divide the sequences of latent "
+                             "attention",
+                             context_ranks);
+    return TSR_OK;
+}
+
 static tsr_status make_plan(const tsr_cluster *cluster, const tsr_model_file *model,
                             const tsr_cluster_plan_params *p, tsr_cluster_plan *plan)
 {
@@ -99,7 +116,13 @@ static tsr_status make_plan(const tsr_cluster *cluster, const tsr_model_file *mo
                                .dtype = p->dtype,
                                .cache_dtype = p->cache_dtype,
                                .context = p->context};
+    TSR__TRY(check_context(config, search.work.context_ranks));
     TSR__TRY(tsr__grid_search_run(&search, &plan->candidates));
+    TSR__REQUIRE(plan->candidates.count > 0,
+                 "planner: no grid of %d rank%s has %d context ranks and divides %d sequence%s",
+                 cluster->ranks, cluster->ranks == 1 ? "" : "s", search.work.context_ranks,
+                 search.work.sequences, search.work.sequences == 1 ? "" : "s");
+    plan->context_ranks = search.work.context_ranks;
     plan->architecture = config->architecture;
     plan->layers = config->layers;
     plan->goal = p->goal;
@@ -164,7 +187,8 @@ tsr_status tsr_cluster_plan_get_grid(const tsr_cluster_plan *plan, int number,
     /* A rank that lacks less than a byte does not fit either. */
     const uint64_t missing = tsr__whole_bytes(c->missing_bytes);
     tsr_cluster_grid grid = {.struct_size = sizeof grid,
-                             .data = c->data,
+                             .data = c->data / plan->context_ranks,
+                             .context_ranks = plan->context_ranks,
                              .tensor = c->tensor,
                              .stages = c->stages,
                              .sharded = c->sharded,

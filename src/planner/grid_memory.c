@@ -3,6 +3,22 @@
 /* The bytes of a parameter, its gradient, and the two moments of AdamW, in f32. */
 #define TRAINING_BYTES 16
 
+/* Context ranks gather keys and values by groups of heads, at most this many, two of which are in
+ * memory. In the backward pass, each has keys and values, and their gradients, twice: in the order
+ * of ranks and in that of the sequence. */
+#define HEAD_GROUPS 8
+#define GATHERED_COPIES 4
+
+static double gathered_bytes(const tsr__grid_work *w, const tsr__grid *g,
+                             const tsr__model_share *held)
+{
+    const int64_t groups = held->kv_heads < HEAD_GROUPS ? held->kv_heads : HEAD_GROUPS;
+    return w->context_ranks > 1
+               ? GATHERED_COPIES * held->kv_bytes * tsr__context_tokens_of_pass(w, g) *
+                     (groups > 2 ? 2 / (double)groups : 1)
+               : 0;
+}
+
 static double share_of_blocks(const tsr__grid_work *w, const tsr__grid *g, int stage)
 {
     return (double)g->blocks[stage] / w->layers;
@@ -39,6 +55,7 @@ double tsr__grid_memory(const tsr__grid_work *w, const tsr__grid *g, int place)
                  state = g->sharded ? parameters * TRAINING_BYTES / g->data + full
                                     : parameters * TRAINING_BYTES;
     return state + in_flight * g->blocks[stage] * rows * held->activation_bytes +
+           gathered_bytes(w, g, held) +
            (last ? 2 * rows * w->vocabulary / g->tensor * sizeof(float) : 0);
 }
 

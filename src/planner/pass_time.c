@@ -182,12 +182,29 @@ static double tensor_seconds(tsr__predictor *p, int stage, int row)
            logits + (reductions + others) * device;
 }
 
+/* Returns the time in which the context ranks of a row exchange keys, values and their gradients in
+ * a micro-batch: for each block a gather in the forward pass, and in the backward pass another one
+ * and a reduction. All tensor-parallel ranks of the row send at the same time, over the same
+ * link. */
+static double context_seconds(tsr__predictor *p, int stage, int row)
+{
+    const tsr__grid_work *w = p->work;
+    const tsr__grid *g = p->grid;
+    if (w->context_ranks == 1)
+        return 0;
+    const int first = place_of(g, stage, row - row % w->context_ranks, 0);
+    const tsr__cost_group group = tsr__predictor_group(p, first, g->tensor, w->context_ranks);
+    const double bytes = g->model_shares[first].kv_bytes * tsr__context_tokens_of_pass(w, g);
+    return 3 * g->blocks[stage] *
+           tsr__collective_seconds(&group, TSR__CALL_REDUCE_SCATTER, bytes * g->tensor, &p->status);
+}
+
 tsr__pass_time tsr__stage_pass(tsr__predictor *p, int stage)
 {
     const tsr__grid *g = p->grid;
     tsr__pass_time slowest = {0, 0};
     for (int row = 0; row < g->data; row++) {
-        tsr__pass_time here = {0, tensor_seconds(p, stage, row)};
+        tsr__pass_time here = {0, tensor_seconds(p, stage, row) + context_seconds(p, stage, row)};
         for (int column = 0; column < g->tensor; column++)
             here.compute =
                 fmax(here.compute, tsr__compute_seconds(p, stage, place_of(g, stage, row, column)));

@@ -12,6 +12,7 @@ typedef struct tsr__grid_work {
     double width, vocabulary, context;
     int sequences;      /* in training: of a micro-batch, on all data-parallel ranks together */
     int micro_batches;  /* in training: the number in a step */
+    int context_ranks;  /* in training: that divide each sequence; at least 1 */
     double pass_tokens; /* the tokens of a prompt that one pass computes */
     double wire_bytes;  /* the size of an element of activations when tensor parallelism sends it */
 } tsr__grid_work;
@@ -29,12 +30,16 @@ typedef struct tsr__model_share {
     double state_bytes; /* the part of cache_bytes in states; and the part of that which a pass */
     double used_state_bytes; /* reads and writes once */
     double activation_bytes; /* the bytes that a block keeps for the backward pass of a row */
-    double attention_flops;  /* operations of a block for a row, without products with weights */
-    bool tied;               /* the head is the embedding: a stage with both has one copy */
+    double kv_bytes;         /* of the keys and values of a block for a row */
+    int64_t kv_heads;
+    double attention_flops; /* operations of a block for a row, without products with weights */
+    bool tied;              /* the head is the embedding: a stage with both has one copy */
 } tsr__model_share;
 
-/* A grid of some of the cluster's ranks. The rank at stage s, row r (data parallelism) and column c
- * (tensor parallelism) is ranks[(s · data + r) · tensor + c]; this index is its place. */
+/* A grid of some of the cluster's ranks. The rank at stage s, row r (data parallelism, of which
+ * context parallelism is a part: context_ranks rows that follow each other have the same sequences)
+ * and column c (tensor parallelism) is ranks[(s · data + r) · tensor + c]; this index is its place.
+ */
 typedef struct tsr__grid {
     int data, tensor, stages;
     const int *ranks;
@@ -42,6 +47,13 @@ typedef struct tsr__grid {
     const int *blocks; /* [stages] */
     const tsr__model_share *model_shares; /* [stages · data · tensor], by place */
 } tsr__grid;
+
+/* Returns the tokens of a micro-batch of a training that the ranks of a context group have
+ * together. */
+static inline double tsr__context_tokens_of_pass(const tsr__grid_work *work, const tsr__grid *grid)
+{
+    return work->context * work->sequences / (grid->data / work->context_ranks);
+}
 
 typedef struct tsr__prediction {
     double seconds;

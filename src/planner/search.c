@@ -37,7 +37,10 @@ static bool is_possible(const tsr__grid_search *s, const tsr__grid_candidate *c)
 {
     if (c->tensor > fewest_heads(s->config) || c->stages > s->config->layers)
         return false;
-    return s->work.goal == TSR_PLAN_TRAINING ? s->work.sequences % c->data == 0 : c->data == 1;
+    const int context = s->work.context_ranks;
+    return s->work.goal == TSR_PLAN_TRAINING
+               ? c->data % context == 0 && s->work.sequences % (c->data / context) == 0
+               : c->data == 1;
 }
 
 static tsr_status add_shape(const tsr__grid_search *s, const pool *from,

@@ -275,8 +275,13 @@ static const struct {
      "tessera: plan: --wire takes f32, f16, bf16 or q8_0, not 'i32'\n"},
     {"plan . --cluster hosts.json --format yaml",
      "tessera: plan: --format takes table or json, not 'yaml'\n"},
-    {"plan . --ranks 2 --goal prompt", "tessera: plan: --links, --rank-rates, --goal, --batch, "
-                                       "--accumulate and --wire need --cluster FILE\n"},
+    {"plan . --ranks 2 --goal prompt",
+     "tessera: plan: --links, --rank-rates, --goal, --batch, --accumulate, --context-parallel and "
+     "--wire need --cluster FILE\n"},
+    {"plan . --cluster hosts.json --context-parallel 2",
+     "tessera: plan: --goal generation does not take --context-parallel\n"},
+    {"plan . --ranks 2 --goal finetune --context-parallel 2",
+     "tessera: plan: --goal finetune does not take --context-parallel\n"},
 };
 
 /* What fails later, errors in files included, gives exit code 1. */
@@ -309,6 +314,8 @@ static const struct {
      "tessera: plan: the cache cannot be q8_0; f32, f16 and bf16 are possible\n"},
     {"plan . --cluster empty.json", "tessera: plan: empty.json: the document is not an object\n"},
     {"plan . --cluster hosts.json", "tessera: plan: . has no config.json\n"},
+    {"plan " STORIES " --cluster hosts.json --goal training --context-parallel 5",
+     "tessera: plan: planner: no grid of 3 ranks has 5 context ranks and divides 1 sequence\n"},
     {"plan . --cluster hosts.json --links empty.json",
      "tessera: plan: empty.json: has no results of tessera bench link\n"},
     {"plan short.safetensors --ranks 2", "tessera: plan: short.safetensors: safetensors: offset "
@@ -727,6 +734,33 @@ START_TEST(divides_trainings_by_rates)
     }
     ck_assert_int_eq(seen, 3);
     json_decref(document);
+    /* Two context ranks with a row of 64 tokens keep as much as two data-parallel ranks with a row
+     * of 32 each, and gather keys and values of 64 tokens: two heads of 8 features, four times. */
+    double plain = 0, divided = 0;
+    for (int context = 1; context <= 2; context++) {
+        char arguments[256];
+        snprintf(arguments, sizeof arguments,
+                 "plan " STORIES " --cluster four.json --goal training --batch %d --context %d "
+                 "--context-parallel %d --json",
+                 2 / context, 32 * context, context);
+        document = tool_json(arguments, "tessera.plan.cluster");
+        all = tool_member(document, "candidates");
+        for (size_t i = 0; i < json_array_size(all); i++) {
+            const json_t *one = json_array_get(all, i), *used = tool_member(one, "ranks");
+            const bool shares = json_is_true(tool_member(one, "sharded"));
+            ck_assert_int_eq((int)tool_number(one, "context"), context);
+            if (json_array_size(used) != 4 || tool_number(one, "tensor") != 2 ||
+                tool_number(one, "stages") != 1 || shares)
+                continue;
+            *(context == 1 ? &plain : &divided) =
+                tool_number(json_array_get(used, 0), "memory_bytes");
+            ck_assert_str_eq(tool_text(one, "options"),
+                             context == 1 ? "--grid 2x2 --tensor-rates 2,1"
+                                          : "--grid 1x2 --context-parallel 2 --tensor-rates 2,1");
+        }
+        json_decref(document);
+    }
+    ck_assert_double_eq(divided - plain, 4.0 * 2 * 4 * 3 * 8 * 64 * 2 / 3);
 }
 END_TEST
 

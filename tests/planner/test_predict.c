@@ -55,6 +55,7 @@ static tsr__grid_work work_of(tsr_plan_goal goal, int sequences)
                             .context = 10,
                             .sequences = sequences,
                             .micro_batches = 1,
+                            .context_ranks = 1,
                             .wire_bytes = 4};
 }
 
@@ -212,6 +213,14 @@ START_TEST(predicts_training)
            2 * (6 * A + 3e6 / B) + end, 0);
     expect(&work, &(tsr__grid){2, 1, 1, both, true, four, shares}, alone + 7.5e5 * 28 / 5e8,
            3 * (A + 3e6 / B) + end, 0);
+    /* Context ranks have half of the rows, too. Each of 4 blocks gathers keys and values twice, and
+     * reduces their gradients: 2 MB for the 20 tokens of both. */
+    tsr__model_share divided[2] = {whole, whole};
+    divided[0].kv_bytes = divided[1].kv_bytes = 1e5;
+    work.context_ranks = 2;
+    expect(&work, &(tsr__grid){2, 1, 1, both, true, four, divided}, alone + 7.5e5 * 28 / 5e8,
+           3 * (A + 3e6 / B) + end + 12 * (A + 1e6 / B), 0);
+    work.context_ranks = 1;
     /* With two stages, the second one waits for the first. 5000 numbers are sent in each
      * direction. */
     work.micro_batches = 4;

@@ -23,6 +23,7 @@ static const char *const places_of[MOST_SHOWN] = {"best", "second", "third"};
 typedef struct result {
     const char *path;
     tsr_plan_goal goal;
+    int64_t context_ranks;
     const tsr_cluster *cluster;
     const tsr_cluster_plan *plan;
     tsr_cluster_plan_info info;
@@ -164,9 +165,10 @@ static void add_times(cli_table *table, const tsr_cluster_grid *grid)
 static void print_grids(const result *r)
 {
     cli_table *table = cli_table_create();
-    static const char *const headings[] = {"data", "tensor", "stages"};
-    for (int i = 0; i < 3; i++)
-        cli_table_column(table, headings[i], CLI_RIGHT);
+    static const char *const headings[] = {"data", "context", "tensor", "stages"};
+    for (int i = 0; i < 4; i++)
+        if (i != 1 || r->context_ranks > 1)
+            cli_table_column(table, headings[i], CLI_RIGHT);
     cli_table_column(table, "ranks", CLI_LEFT);
     cli_table_column(table, unit_of_goal(r->goal), CLI_RIGHT);
     cli_table_column(table, "tokens/s", CLI_RIGHT);
@@ -178,6 +180,8 @@ static void print_grids(const result *r)
         const tsr_cluster_grid grid = grid_at(r, r->shown[i]);
         char text[512];
         cli_table_cell(table, "%d%s", grid.data, grid.sharded ? " (sharded)" : "");
+        if (r->context_ranks > 1)
+            cli_table_cell(table, "%d", grid.context_ranks);
         cli_table_cell(table, "%d", grid.tensor);
         cli_table_cell(table, "%d", grid.stages);
         cli_table_cell(table, "%s", format_places(r, &grid, sizeof text, text));
@@ -223,7 +227,7 @@ static void print_ranks(const result *r)
     cli_table_column(table, "of", CLI_RIGHT);
     for (int i = 0; i < grid.rank_count; i++) {
         const uint64_t limit = rank_at(r, grid.ranks[i]).memory_bytes;
-        const int stage = i / (grid.data * grid.tensor);
+        const int stage = i / (grid.rank_count / grid.stages);
         char text[CLI_BYTES_TEXT];
         cli_table_cell(table, "%d", grid.ranks[i]);
         cli_table_cell(table, "%s", host_of_rank(r, grid.ranks[i]));
@@ -256,6 +260,8 @@ static char *format_options(const result *r, const tsr_cluster_grid *grid, char 
     if (training)
         append(text, " --grid %dx%d%s", grid->data, grid->tensor,
                grid->sharded ? " --strategy full" : "");
+    if (grid->context_ranks > 1)
+        append(text, " --context-parallel %d", grid->context_ranks);
     if (grid->stages > 1) {
         append(text, training ? " --pipeline %d --blocks" : " --stages %d --stage-layers",
                grid->stages);
@@ -332,6 +338,7 @@ static void add_grid(json_t *list, const result *r, int number)
     const tsr_cluster_grid grid = grid_at(r, number);
     json_t *object = cli_json_append_object(list);
     cli_json_u64(object, "data", (uint64_t)grid.data);
+    cli_json_u64(object, "context", (uint64_t)grid.context_ranks);
     cli_json_u64(object, "tensor", (uint64_t)grid.tensor);
     cli_json_u64(object, "stages", (uint64_t)grid.stages);
     cli_json_bool(object, "sharded", grid.sharded);
@@ -393,6 +400,7 @@ static int check_goal(const plan_options *o, tsr_plan_goal goal)
         bool given, used;
         const char *name;
     } all[] = {{o->batch > 0, goal == TSR_PLAN_TRAINING, "batch"},
+               {o->context_ranks > 0, goal == TSR_PLAN_TRAINING, "context-parallel"},
                {o->accumulate > 0, goal == TSR_PLAN_TRAINING, "accumulate"},
                {o->sequences > 0, goal == TSR_PLAN_GENERATION, "sequences"},
                {o->dtype != 0, goal != TSR_PLAN_TRAINING, "dtype"},
@@ -453,7 +461,8 @@ static tsr_status plan_and_print(result *r, const tsr_model_file *file, const pl
         r->cluster, file,
         tsr_cluster_plan_params(.goal = r->goal, .context = o->context,
                                 .sequences = (int)(training ? o->batch : o->sequences),
-                                .micro_batches = (int)o->accumulate, .dtype = o->dtype,
+                                .micro_batches = (int)o->accumulate,
+                                .context_ranks = (int)o->context_ranks, .dtype = o->dtype,
                                 .cache_dtype = o->cache_dtype, .wire = o->wire),
         &plan);
     if (status == TSR_OK)
@@ -472,7 +481,8 @@ static tsr_status plan_and_print(result *r, const tsr_model_file *file, const pl
 
 int plan_on_cluster(const char *path, const plan_options *o)
 {
-    result r = {.path = path, .info = TSR_INIT(tsr_cluster_plan_info)};
+    result r = {
+        .path = path, .context_ranks = o->context_ranks, .info = TSR_INIT(tsr_cluster_plan_info)};
     tsr_cluster *cluster = NULL;
     tsr_model_file *file = NULL;
     int code = check_options(o);

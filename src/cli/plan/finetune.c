@@ -513,6 +513,8 @@ static int read_flops(const plan_options *o, plan *s)
 static int read_work(const plan_options *o, plan *s)
 {
     work *w = &s->work;
+    if (o->context_ranks > 0)
+        return cli_usage_error("plan: --goal finetune does not take --context-parallel");
     *w = (work){.context = o->context > 0 ? o->context : 1024,
                 .batch = o->batch > 0 ? o->batch : 8,
                 .accumulate = o->accumulate > 0 ? o->accumulate : 1,

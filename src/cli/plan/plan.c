@@ -110,6 +110,10 @@ static const cli_option options[] = {
      .integer = &chosen.batch, .low = 1, .high = 1000000},
     {"accumulate", "N", "micro-batches of a step (default: 1; training, finetune)",
      .integer = &chosen.accumulate, .low = 1, .high = 1000000},
+    {"context-parallel", "N",
+     "ranks, or groups of tensor-parallel ranks, that divide the tokens of each sequence (default: "
+     "1; training)",
+     .integer = &chosen.context_ranks, .low = 1, .high = 256},
     {"lora-rank", "R", "rank of the adapter's matrices (default: 16; finetune)",
      .integer = &chosen.lora_rank, .low = 1, .high = 4096},
     {"targets", "LIST",
@@ -215,10 +219,10 @@ static int check_finetune_options(void)
 static int check_cluster_options(void)
 {
     const plan_options *o = &chosen;
-    return o->links || o->rank_rates || o->goal || o->batch > 0 || o->accumulate > 0 || o->wire
-               ? cli_usage_error(
-                     "plan: --links, --rank-rates, --goal, --batch, --accumulate and --wire "
-                     "need --cluster FILE")
+    return o->links || o->rank_rates || o->goal || o->batch > 0 || o->accumulate > 0 || o->wire ||
+                   o->context_ranks > 0
+               ? cli_usage_error("plan: --links, --rank-rates, --goal, --batch, --accumulate, "
+                                 "--context-parallel and --wire need --cluster FILE")
                : CLI_DONE;
 }
 
