@@ -124,7 +124,9 @@ typedef enum tsr_chat_role {
                             mistral-v11-tekken and mistral-v13-tekken: one tool, with its arguments;
                             of the latter two, further calls of the same reply may follow */
     TSR_CHAT_RESULT = 5, /* what a tool has given: after calls, or after another result */
-    /* harmony: what the assistant has thought before a call */
+    /* chatml, mistral-v13-tekken, harmony: what the assistant has thought before a call; the first
+     * two: also before a reply. Only for tokenizers with the format's tokens around it, such as
+     * <think> */
     TSR_CHAT_REASONING = 6,
     /* harmony, mistral-v13-tekken: what the assistant has told the user before a call */
     TSR_CHAT_PREAMBLE = 7

@@ -271,7 +271,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_text_stream_end(tsr_text_stream *stream, co
 /* What a model writes beside its answer. */
 typedef enum tsr_text_channel {
     TSR_TEXT_ANSWER = 0,
-    /* between <think> and </think>, or harmony's channel "analysis" (gpt-oss) */
+    /* between <think> and </think>, or [THINK] and [/THINK], or harmony's channel "analysis" */
     TSR_TEXT_REASONING = 1,
     /* harmony's channel "commentary": calls of tools, and what the model says about them; the
      * arguments of calls after Mistral's [ARGS] */
@@ -281,10 +281,10 @@ typedef enum tsr_text_channel {
 /* Returns the channel of the text that the last call gave out. Always TSR_TEXT_ANSWER without
  * .channels. With it, tokens that begin or end a channel are recognised, if the vocabulary has
  * them, also in the prompt, whose last channel goes on: <think> and </think>; <|channel> and
- * <channel|> of Gemma 4; <|start|>, <|channel|> and <|message|> of gpt-oss; [TOOL_CALLS], [CALL_ID]
- * and [ARGS] of Mistral's newer models. These tokens and the names between them give no text. Line
- * breaks after them, and those at the end of the reasoning, are left out. Stop strings are searched
- * in the answer only. */
+ * <channel|> of Gemma 4; <|start|>, <|channel|> and <|message|> of gpt-oss; [THINK], [/THINK],
+ * [TOOL_CALLS], [CALL_ID] and [ARGS] of Mistral's newer models. These tokens and the names between
+ * them give no text. Line breaks after them, and those at the end of the reasoning, are left out.
+ * Stop strings are searched in the answer only. */
 TSR_API tsr_text_channel tsr_text_stream_channel(const tsr_text_stream *stream);
 
 #define TSR_TEXT_STREAM_MAX_RECIPIENT 127 /* bytes */

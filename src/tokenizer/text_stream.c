@@ -15,22 +15,25 @@ typedef struct stop {
 
 /* The tokens that begin and end channels. */
 typedef enum mark {
-    MARK_THINK,       /* the reasoning begins */
-    MARK_THOUGHT,     /* a name follows, up to the end of the line, and then the reasoning */
-    MARK_END_THINK,   /* the answer begins */
-    MARK_END_THOUGHT, /* the answer begins */
-    MARK_START,       /* a role follows, and then MARK_CHANNEL or MARK_MESSAGE */
-    MARK_CHANNEL,     /* a channel's name follows, and then MARK_MESSAGE */
-    MARK_MESSAGE,     /* the text of the channel that was named follows */
-    MARK_CALLS,       /* the name of a tool follows, and then MARK_CALL_ID or MARK_ARGS */
-    MARK_CALL_ID,     /* the id of the call follows, and then MARK_ARGS */
-    MARK_ARGS,        /* the arguments of the call follow */
+    MARK_THINK,        /* the reasoning begins */
+    MARK_THOUGHT,      /* a name follows, up to the end of the line, and then the reasoning */
+    MARK_THINKING,     /* the reasoning begins, of Mistral's models */
+    MARK_END_THINK,    /* the answer begins */
+    MARK_END_THINKING, /* the answer begins */
+    MARK_END_THOUGHT,  /* the answer begins */
+    MARK_START,        /* a role follows, and then MARK_CHANNEL or MARK_MESSAGE */
+    MARK_CHANNEL,      /* a channel's name follows, and then MARK_MESSAGE */
+    MARK_MESSAGE,      /* the text of the channel that was named follows */
+    MARK_CALLS,        /* the name of a tool follows, and then MARK_CALL_ID or MARK_ARGS */
+    MARK_CALL_ID,      /* the id of the call follows, and then MARK_ARGS */
+    MARK_ARGS,         /* the arguments of the call follow */
     MARKS
 } mark;
 
 static const char *const mark_spellings[MARKS] = {
     [MARK_THINK] = "<think>",       [MARK_THOUGHT] = "<|channel>",
     [MARK_END_THINK] = "</think>",  [MARK_END_THOUGHT] = "<channel|>",
+    [MARK_THINKING] = "[THINK]",    [MARK_END_THINKING] = "[/THINK]",
     [MARK_START] = "<|start|>",     [MARK_CHANNEL] = "<|channel|>",
     [MARK_MESSAGE] = "<|message|>", [MARK_CALLS] = "[TOOL_CALLS]",
     [MARK_CALL_ID] = "[CALL_ID]",   [MARK_ARGS] = "[ARGS]"};
@@ -101,6 +104,7 @@ static void find_marks(tsr_text_stream *s, bool wanted)
 {
     static const mark sets[][3] = {{MARK_THINK, MARK_END_THINK, MARK_THINK},
                                    {MARK_THOUGHT, MARK_END_THOUGHT, MARK_THOUGHT},
+                                   {MARK_THINKING, MARK_END_THINKING, MARK_THINKING},
                                    {MARK_START, MARK_CHANNEL, MARK_MESSAGE},
                                    {MARK_CALLS, MARK_ARGS, MARK_ARGS}};
     for (size_t set = 0; set < sizeof sets / sizeof *sets; set++) {
@@ -347,9 +351,9 @@ static void pass_mark(channel_state *state, mark found)
         take_recipient(state);
     if (found == MARK_START || found == MARK_CALLS)
         state->recipient[0] = '\0';
-    if (found == MARK_THINK)
+    if (found == MARK_THINK || found == MARK_THINKING)
         begin_channel(state, TSR_TEXT_REASONING);
-    else if (found == MARK_END_THINK || found == MARK_END_THOUGHT)
+    else if (found == MARK_END_THINK || found == MARK_END_THINKING || found == MARK_END_THOUGHT)
         begin_channel(state, TSR_TEXT_ANSWER);
     else if (found == MARK_ARGS)
         begin_channel(state, TSR_TEXT_COMMENTARY);

@@ -48,7 +48,7 @@ static const char *const think[] = {THINK, NULL}, *const thought[] = {THOUGHT, N
                          *const turn_thought[] = {THOUGHT, "<|user|>", "<|assistant|>", NULL},
                          *const harmony[] = {HARMONY, NULL}, *const half[] = {"<think>", NULL},
                          *const mistral[] = {MISTRAL, "[CALL_ID]", "[ARGS]", NULL},
-                         *const no_ids[] = {MISTRAL, "[ARGS]", NULL},
+                         *const no_ids[] = {MISTRAL, "[ARGS]", "[THINK]", "[/THINK]", NULL},
                          *const lists[] = {MISTRAL, "[CALL_ID]", NULL},
                          *const other[] = {"<|start|>", "<|message|>", NULL};
 
@@ -110,6 +110,12 @@ static const example examples[] = {
      {"A", "", "{}{\"y\": 1}"}},
     {no_ids, "[TOOL_CALLS]f[INST]Q[/INST]", "A[TOOL_CALLS]f[ARGS]{}", NULL, {"A", "", "{}"}},
     {mistral, "[TOOL_CALLS]f[ARGS]{}[INST]Q[/INST]", "A[TOOL_CALLS]f", NULL, {"A", "", ""}},
+    {no_ids,
+     "[INST]a[THINK]b[/INST]",
+     "[THINK]\nwhy\n[/THINK]A[TOOL_CALLS]f[ARGS]{}",
+     NULL,
+     {"A", "why", "{}"}},
+    {mistral, "[INST]Q[/INST]", "[THINK]why[/THINK]A", NULL, {"[THINK]why[/THINK]A", "", ""}},
     /* A list of calls, as older models write it, is text. */
     {mistral, "[INST]Q[/INST]", "[TOOL_CALLS][{\"a\": 1}]", NULL, {"[{\"a\": 1}]", "", ""}},
     {lists, "Q", "[TOOL_CALLS]f[CALL_ID]1", NULL, {"f1", "", ""}},

@@ -645,6 +645,16 @@ START_TEST(mistral_names_each_call)
         "<s>[INST]Q[/INST]wait[TOOL_CALLS]a[ARGS]{}[TOOL_CALLS]b[ARGS]{}</s>"
         "[TOOL_RESULTS]A[/TOOL_RESULTS]",
         TSR_CHAT_MISTRAL_V13_TEKKEN);
+    const tsr_chat_message thought[] = {
+        all[1],  message(TSR_CHAT_REASONING, "why"), message(TSR_CHAT_ASSISTANT, "R"),
+        told[0], message(TSR_CHAT_REASONING, "so"),  told[1],
+        told[2]};
+    ck_assert_ids(
+        encode(tokenizer, tsr_chat_params(.format = TSR_CHAT_MISTRAL_V13_TEKKEN,
+                                          .messages = thought, .count = 7)),
+        "<s>[INST]Q[/INST][THINK]why[/THINK]R</s>[INST]Q[/INST][THINK]so[/THINK]wait[TOOL_CALLS]a"
+        "[ARGS]{}</s>",
+        TSR_CHAT_MISTRAL_V13_TEKKEN);
     ids got = encode(tokenizer, tsr_chat_params(.format = TSR_CHAT_MISTRAL_V11_TEKKEN,
                                                 .messages = all, .count = 9));
     static const struct {
@@ -674,9 +684,12 @@ START_TEST(mistral_names_each_call)
         {TSR_CHAT_MISTRAL_V13_TEKKEN,
          {all[1], message(TSR_CHAT_CALLS, "{}"), all[4]},
          "chat: message 1 has no tool, which the format mistral-v13-tekken needs"},
-        {TSR_CHAT_MISTRAL_V13_TEKKEN,
+        {TSR_CHAT_MISTRAL_V11_TEKKEN,
          {all[1], message(TSR_CHAT_REASONING, "why"), all[2]},
-         "chat: the format mistral-v13-tekken has no messages with a reasoning (message 1)"},
+         "chat: the format mistral-v11-tekken has no messages with a reasoning (message 1)"},
+        {TSR_CHAT_MISTRAL_V13_TEKKEN,
+         {all[1], told[1], message(TSR_CHAT_ASSISTANT, "R")},
+         "chat: message 1 is the preamble's (7) instead of the assistant's"},
         {TSR_CHAT_MISTRAL_V11_TEKKEN,
          {all[1], told[1], all[2]},
          "chat: the format mistral-v11-tekken has no messages with a preamble (message 1)"},

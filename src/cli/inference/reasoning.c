@@ -10,22 +10,37 @@ static int32_t find(const tsr_tokenizer *tokenizer, const char *spelling)
     return tsr_tokenizer_find(tokenizer, spelling, strlen(spelling));
 }
 
+/* Finds the tokens around the reasoning. Returns false if there are none. */
+static bool find_marks(const tsr_tokenizer *tokenizer, tsr_chat_format format, int32_t *begin,
+                       int32_t *end)
+{
+    static const char *const marks[][2] = {{"<think>", "</think>"}, {"[THINK]", "[/THINK]"}};
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        *begin = find(tokenizer, marks[i][0]);
+        *end = find(tokenizer, marks[i][1]);
+        if (*begin >= 0 && *end >= 0)
+            return format != TSR_CHAT_GEMMA4;
+    }
+    return false;
+}
+
 bool inference_has_reasoning(const tsr_tokenizer *tokenizer, tsr_chat_format format)
 {
+    int32_t begin, end;
     return format == TSR_CHAT_HARMONY
                ? find(tokenizer, "<|start|>") >= 0 && find(tokenizer, "<|channel|>") >= 0 &&
                      find(tokenizer, "<|message|>") >= 0 && find(tokenizer, "<|end|>") >= 0
-               : format != TSR_CHAT_GEMMA4 && find(tokenizer, "<think>") >= 0 &&
-                     find(tokenizer, "</think>") >= 0;
+               : find_marks(tokenizer, format, &begin, &end);
 }
 
 void inference_reasoning_grammar(const tsr_tokenizer *tokenizer, tsr_chat_format format,
                                  tsr_chat_reasoning reasoning, char *out, size_t size)
 {
-    const int32_t think = find(tokenizer, "<think>"), end = find(tokenizer, "</think>");
+    int32_t think = -1, end = -1;
     *out = '\0';
     if (reasoning == TSR_CHAT_REASONING_NONE || !inference_has_reasoning(tokenizer, format))
         return;
+    (void)find_marks(tokenizer, format, &think, &end);
     if (format == TSR_CHAT_HARMONY)
         snprintf(out, size,
                  "(<|channel|> \"analysis\" <|message|> !<|end|>* <|end|> <|start|> "

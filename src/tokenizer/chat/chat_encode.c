@@ -104,11 +104,23 @@ static tsr_status append_user(script *s, const tsr_chat_message *message,
     return append_format_string(s, s->format->user[1]);
 }
 
-/* Appends a reply up to the token that ends it. The string that the format has after this token is
- * appended with the next message, because the model does not generate it. */
+static bool is_before_calls(tsr_chat_role role)
+{
+    return role == TSR_CHAT_REASONING || role == TSR_CHAT_PREAMBLE;
+}
+
+/* Begins message i, which is the assistant's, unless it goes on with what the one before began. */
+static tsr_status append_header(script *s, const tsr_chat_params *params, int i)
+{
+    const bool goes_on =
+        s->format->one_header && i > 0 && is_before_calls(params->messages[i - 1].role);
+    return goes_on ? TSR_OK : append_format_string(s, s->format->header);
+}
+
+/* Appends a reply, without its header, up to the token that ends it. The string that the format has
+ * after this token is appended with the next message, because the model does not generate it. */
 static tsr_status append_reply(script *s, const tsr_chat_message *message)
 {
-    TSR__TRY(append_format_string(s, s->format->header));
     TSR__TRY(append_format_string(s, s->format->before));
     TSR__TRY(append_message(s, message));
     return append_format_string(s, s->format->end);
@@ -133,11 +145,10 @@ static tsr_status append_name(script *s, const char *name, const char *after)
     return append_format_string(s, after);
 }
 
-/* Calls are a reply that begins in another way. `ends`: no further call of this reply follows. */
+/* Appends calls without their header. `ends`: no further call of this reply follows. */
 static tsr_status append_calls(script *s, const tsr_chat_message *message, bool ends)
 {
     const char *end = s->format->call_end;
-    TSR__TRY(append_format_string(s, s->format->header));
     TSR__TRY(append_format_string(s, s->format->calls));
     TSR__TRY(append_name(s, message->tool, s->format->call_name));
     TSR__TRY(append_name(s, message->call_id, s->format->call_id));
@@ -155,9 +166,10 @@ static tsr_status append_result(script *s, const tsr_chat_message *message)
 }
 
 /* Appends a message in which the assistant goes on after this one. */
-static tsr_status append_before_calls(script *s, const tsr_chat_message *message)
+static tsr_status append_before_calls(script *s, const tsr_chat_params *params, int i)
 {
-    TSR__TRY(append_format_string(s, s->format->header));
+    const tsr_chat_message *message = &params->messages[i];
+    TSR__TRY(append_header(s, params, i));
     return append_between(
         s, message->role == TSR_CHAT_REASONING ? s->format->reasoning : s->format->preamble,
         message);
@@ -208,6 +220,7 @@ static tsr_status append_turn(script *s, const tsr_chat_params *params, int i)
     const bool last = i + 1 == params->count;
     const bool goes_on = s->format->several_calls && !last && message->role == TSR_CHAT_CALLS &&
                          message[1].role == TSR_CHAT_CALLS;
+    TSR__TRY(append_header(s, params, i));
     TSR__TRY(message->role == TSR_CHAT_CALLS ? append_calls(s, message, !goes_on)
                                              : append_reply(s, message));
     return last || goes_on ? TSR_OK : append_format_string(s, s->format->after_end);
@@ -223,9 +236,8 @@ static tsr_status append_all(script *s, const tsr_chat_params *params)
             TSR__TRY(append_between(s, s->format->tools, &messages[i]));
         } else if (messages[i].role == TSR_CHAT_RESULT) {
             TSR__TRY(append_result(s, &messages[i]));
-        } else if (messages[i].role == TSR_CHAT_REASONING ||
-                   messages[i].role == TSR_CHAT_PREAMBLE) {
-            TSR__TRY(append_before_calls(s, &messages[i]));
+        } else if (is_before_calls(messages[i].role)) {
+            TSR__TRY(append_before_calls(s, params, i));
         } else if (messages[i].role == TSR_CHAT_ASSISTANT || messages[i].role == TSR_CHAT_CALLS) {
             TSR__TRY(append_turn(s, params, i));
             follows_reply = true;
@@ -274,7 +286,9 @@ static bool may_be(const tsr_chat_params *p, int i, tsr_chat_role turn,
     case TSR_CHAT_PREAMBLE:
         return turn == TSR_CHAT_ASSISTANT && i + 1 < p->count &&
                (p->messages[i + 1].role == TSR_CHAT_CALLS ||
-                p->messages[i + 1].role == TSR_CHAT_PREAMBLE);
+                p->messages[i + 1].role == TSR_CHAT_PREAMBLE ||
+                (format->one_header && p->messages[i].role == TSR_CHAT_REASONING &&
+                 p->messages[i + 1].role == TSR_CHAT_ASSISTANT));
     default:
         return p->messages[i].role == turn;
     }
@@ -313,8 +327,7 @@ static tsr_status check_messages(const tsr_chat_params *p, const tsr__chat_forma
         TSR__REQUIRE(may_be(p, i, wanted, format),
                      "chat: message %d is the %s's (%d) instead of the %s's", i, role_name(m->role),
                      (int)m->role, role_name(wanted));
-        if (m->role != TSR_CHAT_SYSTEM && m->role != TSR_CHAT_TOOLS &&
-            m->role != TSR_CHAT_REASONING && m->role != TSR_CHAT_PREAMBLE)
+        if (m->role != TSR_CHAT_SYSTEM && m->role != TSR_CHAT_TOOLS && !is_before_calls(m->role))
             turn = m->role == TSR_CHAT_USER || m->role == TSR_CHAT_RESULT ? TSR_CHAT_ASSISTANT
                                                                           : TSR_CHAT_USER;
         TSR__REQUIRE(m->text != NULL || m->size_bytes == 0,

@@ -7,6 +7,15 @@
 #include "base/error.h"
 #include "tokenizer/tokenizer.h"
 
+/* What Mistral's formats have in common since version 7 of the tokenizer. */
+#define MISTRAL_TEKKEN_MESSAGES                                                                    \
+    .bos = "\1", .system = {"[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]"}, .user = {"[INST]", "[/INST]"}, \
+    .end = "\2", .after_end = ""
+/* The tools and calls of those that name each call by tokens. */
+#define MISTRAL_NAMED_CALLS                                                                        \
+    .tools = {"[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]"}, .calls = "[TOOL_CALLS]",                 \
+    .several_calls = true, .result = {"[TOOL_RESULTS]", "[/TOOL_RESULTS]"}
+
 static const tsr__chat_format formats[TSR_CHAT_FORMATS] = {
     [TSR_CHAT_CHATML] = {.name = "chatml",
                          .system = {"<|im_start|>system\n", "<|im_end|>\n"},
@@ -16,7 +25,9 @@ static const tsr__chat_format formats[TSR_CHAT_FORMATS] = {
                          .end = "<|im_end|>",
                          .after_end = "\n",
                          .calls = "",
-                         .result = {"<|im_start|>user\n", "<|im_end|>\n"}},
+                         .result = {"<|im_start|>user\n", "<|im_end|>\n"},
+                         .reasoning = {"<think>\n", "\n</think>\n\n"},
+                         .one_header = true},
     [TSR_CHAT_LLAMA2] = {.name = "llama2",
                          .bos = "\1",
                          .strips = true,
@@ -85,12 +96,7 @@ static const tsr__chat_format formats[TSR_CHAT_FORMATS] = {
                              .tools = {"[AVAILABLE_TOOLS] ", "[/AVAILABLE_TOOLS]"},
                              .calls = "[TOOL_CALLS] ",
                              .result = {"[TOOL_RESULTS] ", "[/TOOL_RESULTS]"}},
-    [TSR_CHAT_MISTRAL_V7_TEKKEN] = {.name = "mistral-v7-tekken",
-                                    .bos = "\1",
-                                    .system = {"[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]"},
-                                    .user = {"[INST]", "[/INST]"},
-                                    .end = "\2",
-                                    .after_end = "",
+    [TSR_CHAT_MISTRAL_V7_TEKKEN] = {MISTRAL_TEKKEN_MESSAGES, .name = "mistral-v7-tekken",
                                     .tools = {"[AVAILABLE_TOOLS] ", "[/AVAILABLE_TOOLS]"},
                                     .calls = "[TOOL_CALLS] ",
                                     .result = {"[TOOL_RESULTS] ", "[/TOOL_RESULTS]"}},
@@ -217,31 +223,13 @@ static const tsr__chat_format formats[TSR_CHAT_FORMATS] = {
                           .tools_replace_system = true,
                           .reasoning = {"<|channel|>analysis<|message|>", "<|end|>"},
                           .preamble = {"<|channel|>commentary<|message|>", "<|end|>"}},
-    [TSR_CHAT_MISTRAL_V11_TEKKEN] = {.name = "mistral-v11-tekken",
-                                     .bos = "\1",
-                                     .system = {"[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]"},
-                                     .user = {"[INST]", "[/INST]"},
-                                     .end = "\2",
-                                     .after_end = "",
-                                     .tools = {"[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]"},
-                                     .calls = "[TOOL_CALLS]",
-                                     .call_name = "[CALL_ID]",
-                                     .call_id = "[ARGS]",
-                                     .several_calls = true,
-                                     .result = {"[TOOL_RESULTS]", "[/TOOL_RESULTS]"},
-                                     .result_id = "[TOOL_CONTENT]"},
-    [TSR_CHAT_MISTRAL_V13_TEKKEN] = {.name = "mistral-v13-tekken",
-                                     .bos = "\1",
-                                     .system = {"[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]"},
-                                     .user = {"[INST]", "[/INST]"},
-                                     .end = "\2",
-                                     .after_end = "",
-                                     .tools = {"[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]"},
-                                     .calls = "[TOOL_CALLS]",
-                                     .call_name = "[ARGS]",
-                                     .several_calls = true,
-                                     .result = {"[TOOL_RESULTS]", "[/TOOL_RESULTS]"},
-                                     .preamble = {"", ""}},
+    [TSR_CHAT_MISTRAL_V11_TEKKEN] = {MISTRAL_TEKKEN_MESSAGES, MISTRAL_NAMED_CALLS,
+                                     .name = "mistral-v11-tekken", .call_name = "[CALL_ID]",
+                                     .call_id = "[ARGS]", .result_id = "[TOOL_CONTENT]"},
+    [TSR_CHAT_MISTRAL_V13_TEKKEN] = {MISTRAL_TEKKEN_MESSAGES, MISTRAL_NAMED_CALLS,
+                                     .name = "mistral-v13-tekken", .call_name = "[ARGS]",
+                                     .reasoning = {"[THINK]", "[/THINK]"}, .preamble = {"", ""},
+                                     .one_header = true},
 };
 
 const tsr__chat_format *tsr__chat_format_get(tsr_chat_format format)

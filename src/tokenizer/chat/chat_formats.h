@@ -46,6 +46,7 @@ typedef struct tsr__chat_format {
     bool tools_replace_system; /* the list of tools is the first message */
     /* Around what the assistant writes before calls, after its header. NULL: the format has none */
     const char *reasoning[2], *preamble[2];
+    bool one_header; /* they and what follows have one header; reasoning may be before replies */
 } tsr__chat_format;
 
 /* Returns a format of the table, or NULL for TSR_CHAT_MODEL and values out of range. */
