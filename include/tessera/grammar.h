@@ -57,6 +57,9 @@ typedef struct tsr_grammar_params {
      * a user's grammar: it appends a rule, such as `reply ::= (<think> !</think>* </think>)? root`
      */
     const char *root;
+    /* For so long, in nanoseconds and beside compiling, masks are found that texts will need, so
+     * that fewer tokens of the first texts wait for theirs. 0: none; it changes no mask */
+    uint64_t ahead_ns;
 } tsr_grammar_params;
 #define tsr_grammar_params(...)                                                                    \
     (&(tsr_grammar_params){.struct_size = sizeof(tsr_grammar_params), __VA_ARGS__})
@@ -71,7 +74,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_grammar_create(const tsr_grammar_params *pa
  * allowed. */
 TSR_API void tsr_grammar_destroy(tsr_grammar **grammar);
 /* Returns the memory that a grammar uses at present; 0 for NULL. It grows with the masks that are
- * kept, up to about 64 MiB. */
+ * kept, up to about 64 MiB, and half of that by .ahead_ns. */
 TSR_API uint64_t tsr_grammar_bytes(const tsr_grammar *grammar);
 
 /* How far a text has been read. */

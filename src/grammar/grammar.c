@@ -84,7 +84,9 @@ tsr_status tsr_grammar_create(const tsr_grammar_params *params, tsr_grammar **ou
                           params->size_bytes);
     if (params->root)
         g->digest = tsr__hash(g->digest, params->root, strlen(params->root));
-    const tsr_status status = fill(g, params);
+    tsr_status status = fill(g, params);
+    if (status == TSR_OK && params->ahead_ns > 0)
+        status = tsr__masks_ahead(g, params->ahead_ns);
     if (status != TSR_OK) {
         tsr_grammar_destroy(&g);
         return status;

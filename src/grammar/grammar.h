@@ -135,6 +135,7 @@ typedef struct tsr__reading_set {
     uint32_t count;
     bool ends;      /* has TSR__READING_END or TSR__READING_LEFT */
     bool asked;     /* its mask has been asked for */
+    bool ahead;     /* tsr__masks_ahead visits it */
     int32_t *nexts; /* by class of bytes: the set that follows; −1: not computed; or NULL */
     tsr__mask *mask;
 } tsr__reading_set;
@@ -204,6 +205,8 @@ tsr_status tsr__readings_init(tsr__readings *readings) TSR_NODISCARD;
 void tsr__readings_finish(tsr__readings *readings);
 /* Throws away what no state of the grammar needs, if much has been computed. */
 tsr_status tsr__readings_shrink(tsr_grammar *grammar) TSR_NODISCARD;
+/* Returns whether so much has been computed that more would soon be thrown away. */
+bool tsr__readings_are_many(const tsr__readings *readings);
 /* Gives the set of all readings that begin at `count` states, each with its stack. */
 tsr_status tsr__readings_find(tsr_grammar *grammar, size_t count, const uint64_t *starts,
                               int32_t *out) TSR_NODISCARD;
@@ -219,6 +222,10 @@ static inline uint64_t tsr__reading(int32_t state, int32_t stack)
 /* Finds the tokens that may follow a set, without those that end a text (mask.c). *out is valid
  * until the next call. */
 tsr_status tsr__mask_find(tsr_grammar *grammar, int32_t set, const tsr__mask **out) TSR_NODISCARD;
+
+/* Finds masks that texts need later, in the order in which texts reach them, for at most about this
+ * time. */
+tsr_status tsr__masks_ahead(tsr_grammar *grammar, uint64_t time_ns) TSR_NODISCARD;
 
 /* Masks that all grammars of a tokenizer share (shared_masks.c): those of states of strings in
  * JSON, which are the most expensive ones. Any number of threads may call these functions. */

@@ -5,6 +5,7 @@
  * the nodes below those are visited. Both results are kept. */
 #include <string.h>
 
+#include "base/clock.h"
 #include "grammar/grammar.h"
 
 /* A mask is taken from that of a repetition without a limit if at least this many bytes are alike.
@@ -12,6 +13,9 @@
 #define LEAST_DEPTH 4
 /* and is not kept if so many are: few tokens are longer. */
 #define MOST_KEPT_DEPTH 16
+
+/* Sets of more readings are not looked at before they are asked for. */
+#define MOST_AHEAD 64
 
 static void allow(const tsr__token_trie *t, uint32_t node, uint32_t *words)
 {
@@ -270,4 +274,109 @@ tsr_status tsr__mask_find(tsr_grammar *g, int32_t set, const tsr__mask **out)
     if (!mask)
         return TSR_ERR_NO_MEMORY;
     return keep(g, set, find(g, set, mask), mask, out);
+}
+
+/* Masks ahead -------------------------------------------------------------------------------- */
+
+/* The sets to visit, in the order in which they were found. */
+typedef struct visits {
+    int32_t *sets;
+    size_t count, capacity;
+} visits;
+
+static tsr_status visit_later(const tsr_grammar *g, int32_t set, visits *list)
+{
+    tsr__reading_set *s = &g->readings.sets[set];
+    if (set == 0 || s->ahead)
+        return TSR_OK;
+    void *sets = list->sets;
+    TSR__TRY(tsr__grow(&sets, &list->capacity, list->count + 1, sizeof *list->sets));
+    list->sets = sets;
+    list->sets[list->count++] = set;
+    s->ahead = true;
+    return TSR_OK;
+}
+
+/* Visits the set of all readings that begin at `count` states with TSR__STACK_LOCAL. */
+static tsr_status visit_local(tsr_grammar *g, const uint64_t *starts, size_t count, visits *list)
+{
+    int32_t set;
+    g->effort = 0;
+    TSR__TRY(tsr__readings_find(g, count, starts, &set));
+    return visit_later(g, set, list);
+}
+
+/* Visits what a set consists of: the readings of each stack without the stack, and the states to
+ * which rules return. */
+static tsr_status visit_stacks(tsr_grammar *g, int32_t set, visits *list)
+{
+    const tsr__reading_set s = g->readings.sets[set];
+    uint64_t all[MOST_AHEAD], group[MOST_AHEAD];
+    if (s.count > MOST_AHEAD)
+        return TSR_OK;
+    memcpy(all, g->readings.readings + s.first, s.count * sizeof *all);
+    for (uint32_t i = 0; i < s.count; i++) {
+        const int32_t stack = (int32_t)(uint32_t)all[i];
+        size_t size = 0;
+        bool done = all[i] >> 32 == TSR__READING_END || all[i] >> 32 == TSR__READING_LEFT;
+        for (uint32_t k = 0; k < i && !done; k++)
+            done = (int32_t)(uint32_t)all[k] == stack;
+        for (uint32_t k = i; k < s.count && !done; k++)
+            if ((int32_t)(uint32_t)all[k] == stack && all[k] >> 32 < TSR__READING_LEFT)
+                group[size++] = tsr__reading((int32_t)(all[k] >> 32), TSR__STACK_LOCAL);
+        if (!done)
+            TSR__TRY(visit_local(g, group, size, list));
+        for (int32_t at = stack; at >= TSR__STACKS && !done; at = g->readings.stacks[at].below)
+            TSR__TRY(visit_local(
+                g, (const uint64_t[]){tsr__reading(g->readings.stacks[at].state, TSR__STACK_LOCAL)},
+                1, list));
+    }
+    return TSR_OK;
+}
+
+/* Finds the mask of a set without rules around it, and visits the sets that follow it. */
+static tsr_status visit_next(tsr_grammar *g, int32_t set, visits *list)
+{
+    const tsr__mask *mask;
+    int class = -1;
+    g->effort = 0;
+    TSR__TRY(find_local(g, set, &mask));
+    for (int byte = 0; byte < 256; byte++) {
+        int32_t next;
+        if (g->automaton.classes[byte] == class)
+            continue;
+        class = g->automaton.classes[byte];
+        g->effort = 0;
+        TSR__TRY(tsr__readings_step(g, set, (uint8_t)byte, &next));
+        TSR__TRY(visit_later(g, next, list));
+    }
+    return TSR_OK;
+}
+
+/* Returns whether the mask of a set may be asked for as it is: all readings have the local stack,
+ * and none is the end of the rule. */
+static bool is_local(const tsr_grammar *g, int32_t set)
+{
+    const tsr__reading_set *s = &g->readings.sets[set];
+    for (uint32_t i = 0; i < s->count; i++)
+        if ((uint32_t)g->readings.readings[s->first + i] != TSR__STACK_LOCAL)
+            return false;
+    return !s->ends;
+}
+
+tsr_status tsr__masks_ahead(tsr_grammar *g, uint64_t time_ns)
+{
+    const uint64_t end = tsr__now_ns() + time_ns;
+    visits list = {0};
+    tsr_status status = visit_local(
+        g, (const uint64_t[]){tsr__reading(g->automaton.starts[0], TSR__STACK_LOCAL)}, 1, &list);
+    for (size_t i = 0; i < list.count && status == TSR_OK; i++) {
+        if (tsr__now_ns() >= end || tsr__readings_are_many(&g->readings))
+            break;
+        status = is_local(g, list.sets[i]) ? visit_next(g, list.sets[i], &list)
+                                           : visit_stacks(g, list.sets[i], &list);
+    }
+    tsr__free(list.sets);
+    /* A mask that is too expensive is an error when it is asked for. */
+    return status == TSR_ERR_OVERFLOW ? TSR_OK : status;
 }

@@ -77,6 +77,13 @@ START_TEST(masks_are_those_of_each_token)
     tsr_grammar *grammar = grammar_of(tokenizer, TSR_GRAMMAR_GBNF, grammars[_i]);
     for (int round = 0; round < 3; round++) {
         tsr_grammar_state *state = NULL;
+        if (round == 2) { /* masks that were found ahead are the same */
+            tsr_grammar_destroy(&grammar);
+            ck_assert_ok(tsr_grammar_create(
+                tsr_grammar_params(.tokenizer = tokenizer, .text = grammars[_i],
+                                   .size_bytes = strlen(grammars[_i]), .ahead_ns = 20000000),
+                &grammar));
+        }
         ck_assert_ok(tsr_grammar_state_create(grammar, NULL, &state));
         for (int step = 0; step < 12; step++) {
             const int32_t token = check_mask(grammar, state, &seed);
@@ -87,6 +94,27 @@ START_TEST(masks_are_those_of_each_token)
         tsr_grammar_state_destroy(&state);
     }
     tsr_grammar_destroy(&grammar);
+}
+END_TEST
+
+/* More time ahead finds more masks, and no time none. */
+START_TEST(masks_are_found_ahead)
+{
+    uint64_t bytes[3];
+    for (int i = 0; i < 3; i++) {
+        tsr_grammar *grammar = NULL;
+        ck_assert_ok(
+            tsr_grammar_create(tsr_grammar_params(.tokenizer = tokenizer, .text = grammars[2],
+                                                  .size_bytes = strlen(grammars[2]),
+                                                  .ahead_ns = i == 0   ? 0
+                                                              : i == 1 ? 1
+                                                                       : UINT64_C(60000000000)),
+                               &grammar));
+        bytes[i] = tsr_grammar_bytes(grammar);
+        tsr_grammar_destroy(&grammar);
+    }
+    ck_assert_uint_lt(bytes[0] + 10 * WORDS * sizeof(uint32_t), bytes[2]);
+    ck_assert_uint_lt(bytes[1], bytes[2]);
 }
 END_TEST
 
@@ -251,6 +279,7 @@ TESTS(masks)
     tcase_add_checked_fixture(tests, open_tokenizer, close_tokenizer);
     tcase_add_loop_test(tests, masks_are_those_of_each_token, 0,
                         (int)(sizeof grammars / sizeof *grammars));
+    tcase_add_test(tests, masks_are_found_ahead);
     tcase_add_test(tests, control_tokens_are_never_text);
     tcase_add_test(tests, tokens_can_be_part_of_a_grammar);
     tcase_add_test(tests, mistakes_with_tokens_are_named);
