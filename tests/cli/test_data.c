@@ -197,6 +197,55 @@ START_TEST(other_formats_and_all_tokens)
 }
 END_TEST
 
+/* All calls of a reply are trained, with the text before them where the format has it. */
+START_TEST(calls_of_mistral_are_trained)
+{
+#define CALLS(id)                                                                                  \
+    "{\"tools\": [{}], \"messages\": [" U ", {\"role\": \"assistant\", \"content\": \"I look.\", " \
+    "\"tool_calls\": [{" id "\"function\": {\"name\": \"f\", \"arguments\": {\"x\": 1}}}, {"       \
+    "\"id\": \"call-123456789\", \"function\": {\"name\": \"g\", \"arguments\": \"{}\"}}]}, "      \
+    "{\"role\": \"tool\", \"tool_call_id\": \"abcdefghi\", \"content\": \"2\"}, {\"role\": "       \
+    "\"tool\", "                                                                                   \
+    "\"tool_call_id\": \"call-123456789\", \"content\": \"3\"}, " A ", " U ", " A "]}"
+    static const struct {
+        tsr_chat_format format;
+        const char *want;
+    } cases[] = {
+        {TSR_CHAT_MISTRAL_V7_TEKKEN,
+         "<s>[INST]Hi[/INST][[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {\"x\": 1}, \"id\": "
+         "\"abcdefghi\"}, {\"name\": \"g\", \"arguments\": {}, \"id\": \"123456789\"}]</s>]"
+         "[TOOL_RESULTS] {\"content\": 2, \"call_id\": \"abcdefghi\"}[/TOOL_RESULTS][TOOL_RESULTS] "
+         "{\"content\": 3, \"call_id\": \"123456789\"}[/TOOL_RESULTS][Yes</s>][AVAILABLE_TOOLS] "
+         "[{}]"
+         "[/AVAILABLE_TOOLS][INST]Hi[/INST][Yes</s>]"},
+        {TSR_CHAT_MISTRAL_V11_TEKKEN,
+         "<s>[INST]Hi[/INST][[TOOL_CALLS]f[CALL_ID]abcdefghi[ARGS]{\"x\": 1}[TOOL_CALLS]g[CALL_ID]"
+         "123456789[ARGS]{}</s>][TOOL_RESULTS]abcdefghi[TOOL_CONTENT]2[/TOOL_RESULTS][TOOL_RESULTS]"
+         "123456789[TOOL_CONTENT]3[/TOOL_RESULTS][Yes</s>][AVAILABLE_TOOLS][{}][/AVAILABLE_TOOLS]"
+         "[INST]Hi[/INST][Yes</s>]"},
+        {TSR_CHAT_MISTRAL_V13_TEKKEN,
+         "<s>[AVAILABLE_TOOLS][{}][/AVAILABLE_TOOLS][INST]Hi[/INST][I "
+         "look.[TOOL_CALLS]f[ARGS]{\"x\": "
+         "1}[TOOL_CALLS]g[ARGS]{}</s>][TOOL_RESULTS]2[/TOOL_RESULTS][TOOL_RESULTS]3[/TOOL_RESULTS]"
+         "[Yes</s>][INST]Hi[/INST][Yes</s>]"},
+    };
+    tsr_tokenizer_close(&tokenizer);
+    ck_assert_int_eq(tsr_tokenizer_open(TEST_DATA "/tokenizer/stories260K-vocab.gguf", &tokenizer),
+                     TSR_OK);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const data_form form = {.tokenizer = tokenizer, .format = cases[i].format};
+        ck_assert_str_eq(marked(&form, CALLS("\"id\": \"abcdefghi\", "), 0), cases[i].want);
+    }
+    data_form form = {.tokenizer = tokenizer, .format = TSR_CHAT_MISTRAL_V11_TEKKEN};
+    ck_assert_str_eq(marked(&form, CALLS(""), 0),
+                     "2: call 0 of message 1 is not {\"function\": {\"name\": …, \"arguments\": "
+                     "{…}}} with an id");
+    form.format = TSR_CHAT_HARMONY;
+    ck_assert_str_eq(marked(&form, CALLS(""), 0),
+                     "2: the format harmony has no messages with tools");
+}
+END_TEST
+
 START_TEST(pairs_have_a_chosen_and_a_rejected_reply)
 {
     const data_form form = {.tokenizer = tokenizer, .format = TSR_CHAT_LLAMA3, .pairs = true};
@@ -637,6 +686,7 @@ TESTS(data)
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_loop_test(tests, trains_what_the_model_must_produce, 0, sizeof masks / sizeof *masks);
     tcase_add_test(tests, other_formats_and_all_tokens);
+    tcase_add_test(tests, calls_of_mistral_are_trained);
     tcase_add_test(tests, pairs_have_a_chosen_and_a_rejected_reply);
     tcase_add_test(tests, rows_are_full_and_have_each_document_once);
     tcase_add_test(tests, one_document_is_in_a_row_without_packing);

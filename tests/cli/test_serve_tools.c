@@ -356,7 +356,10 @@ static void open_added(const char *const *added)
 static const char *const harmony_tokens[] = {"<|start|>",     "<|channel|>", "<|message|>",
                                              "<|end|>",       "<|return|>",  "<|call|>",
                                              "<|constrain|>", NULL};
-static const char *const mistral_tokens[] = {"[TOOL_CALLS]", "[CALL_ID]", "[ARGS]", NULL};
+static const char *const mistral_tokens[] = {"[TOOL_CALLS]", "[CALL_ID]", "[ARGS]",
+                                             "[THINK]",      "[/THINK]",  NULL};
+static const char *const qwen_tokens[] = {"<think>", "</think>", "<|im_start|>", "<|im_end|>",
+                                          NULL};
 
 static void encode(const char *text, int32_t **ids, uint64_t *count)
 {
@@ -479,6 +482,64 @@ static bool reply_tokens(serve_choice *c, const char *text)
     return serve_reply_end(&server, c, true);
 }
 
+/* What the model thought since the user's last message stays in Qwen's prompts, and all that it
+ * thought in those of Mistral's models; without the tokens around it, nothing. */
+START_TEST(reasoning_is_kept)
+{
+    static const char body[] =
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", "
+        "\"reasoning_content\": \"old\", \"content\": \"Yes?\"}, {\"role\": \"user\", \"content\": "
+        "\"Rome?\"}, {\"role\": \"assistant\", \"reasoning_content\": \"\\nnew\\n\", \"content\": "
+        "\"\\nI look.\", \"tool_calls\": [{\"id\": \"abcdefghi\", \"type\": \"function\", "
+        "\"function\": {\"name\": \"f\", \"arguments\": \"{}\"}}]}, {\"role\": \"tool\", "
+        "\"tool_call_id\": \"abcdefghi\", \"content\": \"warm\"}]}",
+                      plain[] =
+                          "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": "
+                          "\"assistant\", \"reasoning_content\": \"old\", \"content\": "
+                          "\"Yes?\"}, {\"role\": \"user\", \"content\": \"No.\"}]}",
+                      call[] = "{\"name\": \"f\", \"arguments\": {}}";
+    static const struct {
+        const char *const *added;
+        tsr_chat_format format;
+        const char *body, *begin, *call, *end;
+    } cases[] = {
+        {qwen_tokens, TSR_CHAT_CHATML, body,
+         "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nYes?<|im_end|>\n<|im_start|>user\n"
+         "Rome?<|im_end|>\n<|im_start|>assistant\n<think>\nnew\n</think>\n\nI look.\n<tool_call>\n",
+         call,
+         "\n</tool_call><|im_end|>\n<|im_start|>user\n<tool_response>\nwarm\n</tool_response>"
+         "<|im_end|>\n<|im_start|>assistant\n"},
+        {qwen_tokens + 2, TSR_CHAT_CHATML, body,
+         "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nYes?<|im_end|>\n<|im_start|>user\n"
+         "Rome?<|im_end|>\n<|im_start|>assistant\n\nI look.\n<tool_call>\n",
+         call,
+         "\n</tool_call><|im_end|>\n<|im_start|>user\n<tool_response>\nwarm\n</tool_response>"
+         "<|im_end|>\n<|im_start|>assistant\n"},
+        {mistral_tokens, TSR_CHAT_MISTRAL_V13_TEKKEN, body,
+         "[INST]Hi[/INST][THINK]old[/THINK]Yes?<|endoftext|>[INST]Rome?[/INST][THINK]\nnew\n[/"
+         "THINK]"
+         "\nI look.[TOOL_CALLS]f[ARGS]",
+         "{}", "<|endoftext|>[TOOL_RESULTS]warm[/TOOL_RESULTS]"},
+        {mistral_tokens, TSR_CHAT_MISTRAL_V13_TEKKEN, plain,
+         "[INST]Hi[/INST][THINK]old[/THINK]Yes?<|endoftext|>[INST]No.[/INST]", "", ""},
+        {qwen_tokens, TSR_CHAT_CHATML, plain,
+         "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nYes?<|im_end|>\n<|im_start|>user\n"
+         "No.<|im_end|>\n<|im_start|>assistant\n",
+         "", ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char wanted[1024];
+        open_added(cases[i].added);
+        serve_request *r = read_request(cases[i].format, cases[i].body);
+        const char *got = whole_prompt(r);
+        snprintf(wanted, sizeof wanted, "%s%s%s", cases[i].begin, cases[i].call, cases[i].end);
+        ck_assert_msg(strstr(got, wanted) != NULL && strlen(got) <= strlen(wanted) + 13,
+                      "case %zu: %s", i, got);
+        serve_request_leave(r);
+    }
+}
+END_TEST
+
 /* Formats that name each call by tokens: harmony, and the newer ones of Mistral. */
 START_TEST(named_calls_are_found)
 {
@@ -511,6 +572,9 @@ START_TEST(named_calls_are_found)
          "I look.[TOOL_CALLS]get_weather[ARGS]{\"city\": \"Oslo\"}[TOOL_CALLS] other[ARGS] "
          "{\"b\": [{}]} end",
          "I look.", "", "get_weather;other;", "{\"city\": \"Oslo\"}{\"b\": [{}]}"},
+        {TSR_CHAT_MISTRAL_V13_TEKKEN,
+         "[THINK]why [\n[/THINK]I look.[TOOL_CALLS]get_weather[ARGS]{\"city\": 1}<|endoftext|>",
+         "I look.", "why [", "get_weather;", "{\"city\": 1}"},
         {TSR_CHAT_MISTRAL_V13_TEKKEN, "get_weather{\"city\": 1}", "get_weather{\"city\": 1}", "",
          "", ""},
         {TSR_CHAT_MISTRAL_V13_TEKKEN, "[TOOL_CALLS]a b[ARGS]null", "", "", "", ""},
@@ -650,7 +714,7 @@ START_TEST(grammars_begin_after_reasoning)
         {mistral_tokens,
          TSR_CHAT_MISTRAL_V13_TEKKEN,
          named,
-         {"[TOOL_CALLS]a[ARGS]{\"x\": 1}"},
+         {"[TOOL_CALLS]a[ARGS]{\"x\": 1}", "[THINK]b[/THINK][TOOL_CALLS]a[ARGS]{}"},
          {"[TOOL_CALLS]b[ARGS]{}", "[TOOL_CALLS]a[CALL_ID]abcDEF123[ARGS]{}"}},
         {harmony_tokens,
          TSR_CHAT_HARMONY,
@@ -785,6 +849,7 @@ TESTS(serve_tools)
     tcase_add_test(tests, a_call_may_be_cut);
     tcase_add_test(tests, harmony_is_that_of_its_template);
     tcase_add_test(tests, named_calls_are_found);
+    tcase_add_test(tests, reasoning_is_kept);
     tcase_add_test(tests, mistral_calls_are_those_of_templates);
     tcase_add_test(tests, grammars_begin_after_reasoning);
     tcase_add_test(tests, mistakes_are_named);

@@ -12,9 +12,10 @@
 typedef struct conversation {
     const data_form *form;
     tsr_chat_format format;
-    tsr_chat_message *messages; /* [2 · the line's messages] */
+    cli_tool_style style;
+    tsr_chat_message *messages;
     cli_text *texts;
-    size_t *numbers; /* of the messages in the line */
+    size_t *numbers; /* of the messages in the line; those of a reply with calls have the same */
     float *weights;  /* of the messages that are trained; 0: the others */
     size_t count;
     size_t number;             /* of the line's message that is being added */
@@ -76,18 +77,18 @@ static void add_system(conversation *c, const json_t *tools, const cli_text *con
 {
     cli_text *text = begin(c, TSR_CHAT_SYSTEM, 0);
     if (tools != NULL)
-        cli_tools_in_system(c->format, tools, content->data, text);
+        cli_tools_in_system(c->style, tools, content->data, text);
     else
         cli_text_add(text, content->data, content->size);
 }
 
 static void add_user(conversation *c, const json_t *tools, bool is_last, const cli_text *content)
 {
-    if (tools != NULL && is_last && cli_tools_as_message(c->format))
+    if (tools != NULL && cli_tools_before_user(c->style, !c->described, is_last))
         cli_text_add_spaced(begin(c, TSR_CHAT_TOOLS, 0), tools, 0);
     cli_text *text = begin(c, TSR_CHAT_USER, 0);
     if (tools != NULL && !c->described)
-        cli_tools_in_user(c->format, tools, text);
+        cli_tools_in_user(c->style, tools, text);
     c->described = true;
     cli_text_add(text, content->data, content->size);
 }
@@ -96,10 +97,32 @@ static void add_result(conversation *c, const json_t *message, const cli_text *c
 {
     const char *id = json_string_value(json_object_get(message, "tool_call_id"));
     const bool joins = c->count > 0 && c->messages[c->count - 1].role == TSR_CHAT_RESULT &&
-                       cli_tool_results_join(c->format);
+                       cli_tool_results_join(c->style);
     cli_text *text = joins ? &c->texts[c->count - 1] : begin(c, TSR_CHAT_RESULT, 0);
-    cli_tool_result(c->format, id, content->data != NULL ? content->data : "", text);
+    cli_tool_result(c->style, id, content->data != NULL ? content->data : "", text);
+    if (cli_tools_name_calls(c->style))
+        c->messages[c->count - 1].call_id = id != NULL ? cli_tool_short_id(id) : "";
     c->has_tools = true;
+}
+
+/* Adds each call of a message as one of its own, whose text are the arguments. */
+static bool add_named_calls(conversation *c, const json_t *calls, size_t index, float weight,
+                            const cli_text *content, data_problem *problem)
+{
+    if (cli_tools_have_preambles(c->style) && content->size > 0)
+        cli_text_add(begin(c, TSR_CHAT_PREAMBLE, weight), content->data, content->size);
+    for (size_t i = 0; i < json_array_size(calls); i++) {
+        const json_t *call = json_array_get(calls, i);
+        json_t *arguments = data_tools_arguments(c->style, calls, i, index, problem);
+        if (arguments == NULL)
+            return false;
+        cli_text_add_spaced(begin(c, TSR_CHAT_CALLS, weight), arguments, 0);
+        const char *id = data_tools_id(call);
+        c->messages[c->count - 1].tool = data_tools_name(call);
+        c->messages[c->count - 1].call_id = id != NULL ? cli_tool_short_id(id) : "";
+        json_decref(arguments);
+    }
+    return true;
 }
 
 static bool add_reply(conversation *c, const json_t *message, size_t index, float weight,
@@ -109,11 +132,13 @@ static bool add_reply(conversation *c, const json_t *message, size_t index, floa
     const bool called = json_array_size(calls) > 0;
     if (!called && content->size == 0)
         return data_refuse(problem, DATA_EMPTY, "the reply in message %zu is empty", index);
-    cli_text *text = begin(c, called ? TSR_CHAT_CALLS : TSR_CHAT_ASSISTANT, weight);
-    if (!called || c->format == TSR_CHAT_CHATML)
-        cli_text_add(text, content->data, content->size);
     c->has_tools = c->has_tools || called;
-    return !called || data_tools_calls(c->format, calls, index, text, problem);
+    if (called && cli_tools_name_calls(c->style))
+        return add_named_calls(c, calls, index, weight, content, problem);
+    cli_text *text = begin(c, called ? TSR_CHAT_CALLS : TSR_CHAT_ASSISTANT, weight);
+    if (!called || c->style == CLI_TOOLS_HERMES)
+        cli_text_add(text, content->data, content->size);
+    return !called || data_tools_calls(c->style, calls, index, text, problem);
 }
 
 static bool add_with_role(conversation *c, const json_t *message, size_t index, bool is_last_user,
@@ -126,11 +151,11 @@ static bool add_with_role(conversation *c, const json_t *message, size_t index, 
         return data_refuse(problem, DATA_NO_FORM, "message %zu has no role", index);
     if ((strcmp(role, "tool") == 0 || json_array_size(json_object_get(message, "tool_calls")) > 0 ||
          tools != NULL) &&
-        !data_tools_possible(c->format))
+        !data_tools_possible(c->style))
         return data_refuse(problem, DATA_NO_FORM, "the format %s has no messages with tools",
                            tsr_chat_format_name(c->format));
     if (index == 0 && tools != NULL && strcmp(role, "user") == 0 &&
-        (c->format == TSR_CHAT_CHATML || c->format == TSR_CHAT_LLAMA3))
+        (c->style == CLI_TOOLS_HERMES || c->style == CLI_TOOLS_LLAMA))
         add_system(c, tools, &(cli_text){0});
     if (strcmp(role, "system") == 0 || strcmp(role, "developer") == 0)
         add_system(c, index == 0 ? tools : NULL, content);
@@ -248,6 +273,15 @@ static uint64_t common(const tokens *a, const tokens *b)
     return same;
 }
 
+/* Returns the number of messages that a reply consists of: with calls, these can be several. */
+static size_t reply_size(const conversation *c, size_t reply)
+{
+    size_t size = 1;
+    while (reply + size < c->count && c->numbers[reply + size] == c->numbers[reply])
+        size++;
+    return size;
+}
+
 /* Appends a turn: the messages from … reply − 1 and the reply. Their first `known` tokens are in
  * the document already. */
 static bool add_turn(const conversation *c, size_t from, size_t reply, uint64_t known,
@@ -255,7 +289,7 @@ static bool add_turn(const conversation *c, size_t from, size_t reply, uint64_t 
 {
     const float other = c->form->loss_on_all ? 1 : 0;
     tokens prompt = {0}, whole = {0};
-    bool good = encode(c, from, reply + 1, false, &whole, problem) &&
+    bool good = encode(c, from, reply + reply_size(c, reply), false, &whole, problem) &&
                 encode(c, from, reply, true, &prompt, problem);
     if (good && whole.count < known)
         good =
@@ -279,7 +313,8 @@ static bool add_turn(const conversation *c, size_t from, size_t reply, uint64_t 
 
 static bool is_reply(const conversation *c, size_t i)
 {
-    return c->messages[i].role == TSR_CHAT_ASSISTANT || c->messages[i].role == TSR_CHAT_CALLS;
+    const tsr_chat_role role = c->messages[i].role;
+    return role == TSR_CHAT_ASSISTANT || role == TSR_CHAT_CALLS || role == TSR_CHAT_PREAMBLE;
 }
 
 /* Appends the messages after the last reply, which are trained only with loss_on_all. */
@@ -299,13 +334,13 @@ static bool add_rest(const conversation *c, size_t from, data_document *out, dat
 static bool check_order(const conversation *c, data_problem *problem)
 {
     static const char *const names[] = {"the system's",    "the user's",     "the assistant's",
-                                        "a list of tools", "calls of tools", "a tool's result"};
+                                        "a list of tools", "calls of tools", "a tool's result",
+                                        "reasoning",       "calls of tools"};
     bool user = true; /* the turn is the user's */
     for (size_t i = 0; i < c->count; i++) {
         const tsr_chat_role role = c->messages[i].role,
                             before = i > 0 ? c->messages[i - 1].role : TSR_CHAT_USER;
-        const bool reply = role == TSR_CHAT_ASSISTANT || role == TSR_CHAT_CALLS,
-                   result = role == TSR_CHAT_RESULT,
+        const bool reply = is_reply(c, i), result = role == TSR_CHAT_RESULT,
                    good = role == TSR_CHAT_SYSTEM  ? i == 0
                           : role == TSR_CHAT_TOOLS ? user
                           : result ? before == TSR_CHAT_CALLS || before == TSR_CHAT_RESULT
@@ -316,6 +351,7 @@ static bool check_order(const conversation *c, data_problem *problem)
                                result ? "a call of tools before it" : names[user ? 1 : 2]);
         if (role != TSR_CHAT_SYSTEM && role != TSR_CHAT_TOOLS)
             user = reply;
+        i += reply ? reply_size(c, i) - 1 : 0;
     }
     return true;
 }
@@ -332,6 +368,7 @@ static bool add_turns(const conversation *c, data_document *out, data_problem *p
             continue;
         if (!add_turn(c, c->has_tools ? 0 : from, i, c->has_tools ? out->count : 0, out, problem))
             return false;
+        i += reply_size(c, i) - 1;
         from = i + 1;
     }
     if (from == 0)
@@ -342,7 +379,7 @@ static bool add_turns(const conversation *c, data_document *out, data_problem *p
 bool data_chat_add(const data_form *form, const json_t *messages, size_t first, const json_t *tools,
                    data_document *out, data_problem *problem)
 {
-    const size_t most = 2 * json_array_size(messages) + 2;
+    size_t most = 2 * json_array_size(messages) + 2;
     conversation c = {.form = form, .format = form->format};
     if (json_array_size(messages) == 0)
         return data_refuse(problem, DATA_EMPTY, "there are no messages");
@@ -351,8 +388,11 @@ bool data_chat_add(const data_form *form, const json_t *messages, size_t first, 
                            json_array_size(messages), TSR_CHAT_MAX_MESSAGES);
     if (c.format == TSR_CHAT_MODEL && tsr_chat_format_of(form->tokenizer, &c.format) != TSR_OK)
         return data_refuse(problem, DATA_NO_FORM, "%s", cli_without_module(tsr_last_error()));
+    c.style = cli_tool_style_of(c.format);
     if (!json_is_array(tools) || json_array_size(tools) == 0)
         tools = NULL;
+    for (size_t i = 0; i < json_array_size(messages); i++)
+        most += json_array_size(json_object_get(json_array_get(messages, i), "tool_calls"));
     c.messages = cli_alloc(most, sizeof *c.messages);
     c.texts = cli_alloc(most, sizeof *c.texts);
     c.weights = cli_alloc(most, sizeof *c.weights);

@@ -11,7 +11,7 @@
 #include <jansson.h>
 #include <stdio.h>
 
-#include "cli/lib/growing.h"
+#include "cli/lib/tools.h"
 #include "tessera/tessera.h"
 
 /* Lines (data_lines.c) ------------------------------------------------------------------------- */
@@ -98,10 +98,17 @@ bool data_chat_add(const data_form *form, const json_t *messages, size_t first, 
 
 /* Tools (data_tools.c) ------------------------------------------------------------------------- */
 
-/* Returns whether a chat format has calls of tools. */
-bool data_tools_possible(tsr_chat_format format);
+/* Returns whether a chat format's calls of tools can be in training data. */
+bool data_tools_possible(cli_tool_style style);
+/* The tool of a call, and its id; NULL: it has none. */
+const char *data_tools_name(const json_t *call);
+const char *data_tools_id(const json_t *call);
+/* Returns the arguments of a call of message `index`, which are an object or a string that has one,
+ * for json_decref. Returns NULL with *problem set if something of the call is wrong. */
+json_t *data_tools_arguments(cli_tool_style style, const json_t *calls, size_t number, size_t index,
+                             data_problem *problem);
 /* Appends the calls of message `index`, after its text. */
-bool data_tools_calls(tsr_chat_format format, const json_t *calls, size_t index, cli_text *out,
+bool data_tools_calls(cli_tool_style style, const json_t *calls, size_t index, cli_text *out,
                       data_problem *problem);
 
 #endif

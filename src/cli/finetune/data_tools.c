@@ -1,47 +1,54 @@
 /* Which chat formats have calls of tools in training data, and the calls of a line's message. */
 #include "cli/finetune/data_document.h"
-#include "cli/lib/tools.h"
 
-static bool is_mistral(tsr_chat_format format)
+bool data_tools_possible(cli_tool_style style)
 {
-    return format == TSR_CHAT_MISTRAL_V3 || format == TSR_CHAT_MISTRAL_TEKKEN;
+    return style != CLI_TOOLS_NONE && style != CLI_TOOLS_HARMONY;
 }
 
-bool data_tools_possible(tsr_chat_format format)
+const char *data_tools_name(const json_t *call)
 {
-    return format == TSR_CHAT_CHATML || format == TSR_CHAT_LLAMA3 || is_mistral(format);
+    return json_string_value(json_object_get(json_object_get(call, "function"), "name"));
 }
 
-/* Appends one call. Its arguments are an object, or a string that has one. */
-static bool add_call(tsr_chat_format format, const json_t *call, size_t number, cli_text *out)
+const char *data_tools_id(const json_t *call)
 {
-    const json_t *function = json_object_get(call, "function"),
-                 *given = json_object_get(function, "arguments");
-    const char *name = json_string_value(json_object_get(function, "name")),
-               *id = json_string_value(json_object_get(call, "id"));
+    return json_string_value(json_object_get(call, "id"));
+}
+
+json_t *data_tools_arguments(cli_tool_style style, const json_t *calls, size_t number, size_t index,
+                             data_problem *problem)
+{
+    const json_t *call = json_array_get(calls, number),
+                 *given = json_object_get(json_object_get(call, "function"), "arguments");
     json_t *arguments = json_is_string(given) ? json_loads(json_string_value(given), 0, NULL)
                                               : json_incref((json_t *)given);
-    const bool good = name != NULL && json_is_object(arguments) &&
-                      (id != NULL || !is_mistral(format)) &&
-                      (number == 0 || format != TSR_CHAT_LLAMA3);
-    if (good)
-        cli_tool_call(format, number, name, id, arguments, out);
+    if (data_tools_name(call) != NULL && json_is_object(arguments) &&
+        (data_tools_id(call) != NULL || !cli_tools_need_ids(style)) &&
+        (number == 0 || style != CLI_TOOLS_LLAMA))
+        return arguments;
     json_decref(arguments);
-    return good;
+    data_refuse(problem, DATA_NO_FORM,
+                "call %zu of message %zu is not {\"function\": {\"name\": …, "
+                "\"arguments\": {…}}}%s",
+                number, index,
+                cli_tools_need_ids(style)  ? " with an id"
+                : style == CLI_TOOLS_LLAMA ? "; llama3 calls one tool at a time"
+                                           : "");
+    return NULL;
 }
 
-bool data_tools_calls(tsr_chat_format format, const json_t *calls, size_t index, cli_text *out,
+bool data_tools_calls(cli_tool_style style, const json_t *calls, size_t index, cli_text *out,
                       data_problem *problem)
 {
-    for (size_t i = 0; i < json_array_size(calls); i++)
-        if (!add_call(format, json_array_get(calls, i), i, out))
-            return data_refuse(problem, DATA_NO_FORM,
-                               "call %zu of message %zu is not {\"function\": {\"name\": …, "
-                               "\"arguments\": {…}}}%s",
-                               i, index,
-                               is_mistral(format)          ? " with an id"
-                               : format == TSR_CHAT_LLAMA3 ? "; llama3 calls one tool at a time"
-                                                           : "");
-    cli_tool_calls_end(format, out);
+    for (size_t i = 0; i < json_array_size(calls); i++) {
+        const json_t *call = json_array_get(calls, i);
+        json_t *arguments = data_tools_arguments(style, calls, i, index, problem);
+        if (arguments == NULL)
+            return false;
+        cli_tool_call(style, i, data_tools_name(call), data_tools_id(call), arguments, out);
+        json_decref(arguments);
+    }
+    cli_tool_calls_end(style, out);
     return true;
 }

@@ -138,6 +138,15 @@ void cli_json_write(json_t *document, FILE *out)
     json_decref(document);
 }
 
+void cli_text_add_json(cli_text *out, json_t *value)
+{
+    char *text = json_dumps(value, JSON_COMPACT);
+    require(text != NULL);
+    cli_text_print(out, text);
+    free(text);
+    json_decref(value);
+}
+
 void cli_json_write_line(const json_t *value, FILE *out)
 {
     char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(REAL_DIGITS));

@@ -8,6 +8,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "cli/lib/growing.h"
+
 /* Creates a document with the members that every document of the tool starts with: {"schema":
  * schema, "schema_version": version, "tessera": library version}. */
 json_t *cli_json_document(const char *schema, int version);
@@ -41,6 +43,8 @@ void cli_json_print(json_t *document);
 /* Writes the document and a newline to a file, and frees the document. The caller must check for
  * errors with ferror(). */
 void cli_json_write(json_t *document, FILE *out);
+/* Appends a value in one line, without spaces, and frees the value. */
+void cli_text_add_json(cli_text *text, json_t *value);
 /* Writes a value in one line, without a newline and without freeing it. */
 void cli_json_write_line(const json_t *value, FILE *out);
 

@@ -3,16 +3,47 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_mistral(tsr_chat_format format)
+cli_tool_style cli_tool_style_of(tsr_chat_format format)
 {
-    return format == TSR_CHAT_MISTRAL_V3 || format == TSR_CHAT_MISTRAL_TEKKEN ||
-           format == TSR_CHAT_MISTRAL_V7 || format == TSR_CHAT_MISTRAL_V7_TEKKEN;
+    switch (format) {
+    case TSR_CHAT_CHATML:
+        return CLI_TOOLS_HERMES;
+    case TSR_CHAT_LLAMA3:
+        return CLI_TOOLS_LLAMA;
+    case TSR_CHAT_MISTRAL_V3:
+    case TSR_CHAT_MISTRAL_TEKKEN:
+    case TSR_CHAT_MISTRAL_V7:
+    case TSR_CHAT_MISTRAL_V7_TEKKEN:
+        return CLI_TOOLS_MISTRAL;
+    case TSR_CHAT_MISTRAL_V11_TEKKEN:
+        return CLI_TOOLS_MISTRAL_V11;
+    case TSR_CHAT_MISTRAL_V13_TEKKEN:
+        return CLI_TOOLS_MISTRAL_V13;
+    case TSR_CHAT_HARMONY:
+        return CLI_TOOLS_HARMONY;
+    default:
+        return CLI_TOOLS_NONE;
+    }
 }
 
-/* Calls are messages of their own, whose text are the arguments. */
-static bool names_calls(tsr_chat_format format)
+bool cli_tools_name_calls(cli_tool_style style)
 {
-    return format == TSR_CHAT_MISTRAL_V11_TEKKEN || format == TSR_CHAT_MISTRAL_V13_TEKKEN;
+    return style >= CLI_TOOLS_MISTRAL_V11;
+}
+
+bool cli_tools_have_preambles(cli_tool_style style)
+{
+    return style >= CLI_TOOLS_MISTRAL_V13;
+}
+
+bool cli_tools_need_ids(cli_tool_style style)
+{
+    return style == CLI_TOOLS_MISTRAL || style == CLI_TOOLS_MISTRAL_V11;
+}
+
+bool cli_tools_have_short_ids(cli_tool_style style)
+{
+    return cli_tools_need_ids(style) || style == CLI_TOOLS_MISTRAL_V13;
 }
 
 void cli_text_add_spaced(cli_text *text, const json_t *value, size_t indent)
@@ -41,20 +72,20 @@ static void describe_hermes(const json_t *tools, cli_text *out)
                         "<args-json-object>}\n</tool_call>");
 }
 
-void cli_tools_in_system(tsr_chat_format format, const json_t *tools, const char *given,
+void cli_tools_in_system(cli_tool_style style, const json_t *tools, const char *given,
                          cli_text *out)
 {
-    cli_text_print(out, format == TSR_CHAT_LLAMA3 ? "Environment: ipython\n\n" : "");
+    cli_text_print(out, style == CLI_TOOLS_LLAMA ? "Environment: ipython\n\n" : "");
     cli_text_print(out, given != NULL ? given : "");
-    if (format == TSR_CHAT_CHATML) {
+    if (style == CLI_TOOLS_HERMES) {
         cli_text_print(out, given != NULL ? "\n\n" : "");
         describe_hermes(tools, out);
     }
 }
 
-void cli_tools_in_user(tsr_chat_format format, const json_t *tools, cli_text *out)
+void cli_tools_in_user(cli_tool_style style, const json_t *tools, cli_text *out)
 {
-    if (format != TSR_CHAT_LLAMA3)
+    if (style != CLI_TOOLS_LLAMA)
         return;
     cli_text_print(out, "Given the following functions, please respond with a JSON for a function "
                         "call with its proper arguments that best answers the given prompt.\n\n"
@@ -66,9 +97,9 @@ void cli_tools_in_user(tsr_chat_format format, const json_t *tools, cli_text *ou
     }
 }
 
-bool cli_tools_as_message(tsr_chat_format format)
+bool cli_tools_before_user(cli_tool_style style, bool is_first, bool is_last)
 {
-    return is_mistral(format) || names_calls(format);
+    return cli_tools_have_short_ids(style) && (style == CLI_TOOLS_MISTRAL_V13 ? is_first : is_last);
 }
 
 /* Calls and results ---------------------------------------------------------------------------- */
@@ -79,48 +110,48 @@ const char *cli_tool_short_id(const char *id)
     return size > 9 ? id + size - 9 : id;
 }
 
-void cli_tool_call(tsr_chat_format format, size_t number, const char *name, const char *id,
+void cli_tool_call(cli_tool_style style, size_t number, const char *name, const char *id,
                    const json_t *arguments, cli_text *out)
 {
-    if (format == TSR_CHAT_CHATML)
+    if (style == CLI_TOOLS_HERMES)
         cli_text_print(out, out->size > 0 ? "\n<tool_call>\n" : "<tool_call>\n");
-    else if (is_mistral(format))
+    else if (style == CLI_TOOLS_MISTRAL)
         cli_text_print(out, number == 0 ? "[" : ", ");
     cli_text_print(out, "{\"name\": \"");
     cli_text_print(out, name);
-    cli_text_print(out, format == TSR_CHAT_LLAMA3 ? "\", \"parameters\": " : "\", \"arguments\": ");
+    cli_text_print(out, style == CLI_TOOLS_LLAMA ? "\", \"parameters\": " : "\", \"arguments\": ");
     cli_text_add_spaced(out, arguments, 0);
-    if (is_mistral(format)) {
+    if (style == CLI_TOOLS_MISTRAL) {
         cli_text_print(out, ", \"id\": \"");
         cli_text_print(out, cli_tool_short_id(id));
         cli_text_print(out, "\"");
     }
-    cli_text_print(out, format == TSR_CHAT_CHATML ? "}\n</tool_call>" : "}");
+    cli_text_print(out, style == CLI_TOOLS_HERMES ? "}\n</tool_call>" : "}");
 }
 
-void cli_tool_calls_end(tsr_chat_format format, cli_text *out)
+void cli_tool_calls_end(cli_tool_style style, cli_text *out)
 {
-    cli_text_print(out, is_mistral(format) ? "]" : "");
+    cli_text_print(out, style == CLI_TOOLS_MISTRAL ? "]" : "");
 }
 
-bool cli_tool_results_join(tsr_chat_format format)
+bool cli_tool_results_join(cli_tool_style style)
 {
-    return format == TSR_CHAT_CHATML;
+    return style == CLI_TOOLS_HERMES;
 }
 
-void cli_tool_result(tsr_chat_format format, const char *id, const char *content, cli_text *out)
+void cli_tool_result(cli_tool_style style, const char *id, const char *content, cli_text *out)
 {
-    if (format == TSR_CHAT_CHATML) {
+    if (style == CLI_TOOLS_HERMES) {
         cli_text_print(out, out->size > 0 ? "\n<tool_response>\n" : "<tool_response>\n");
         cli_text_print(out, content);
         cli_text_print(out, "\n</tool_response>");
-    } else if (is_mistral(format)) {
+    } else if (style == CLI_TOOLS_MISTRAL) {
         cli_text_print(out, "{\"content\": ");
         cli_text_print(out, content);
         cli_text_print(out, ", \"call_id\": \"");
         cli_text_print(out, id != NULL ? cli_tool_short_id(id) : "");
         cli_text_print(out, "\"}");
-    } else if (names_calls(format)) {
+    } else if (cli_tools_have_short_ids(style)) {
         cli_text_print(out, content);
     } else {
         json_t *string = json_string(content);

@@ -29,10 +29,10 @@ static void give_text(const serve_server *server, serve_choice *c, tsr_text_chan
     if (c->request->stream)
         serve_event_text(server, c, channel, text, size);
     else
-        serve_text_add(channel == TSR_TEXT_REASONING ? &c->reasoning : &c->answer, text, size);
+        cli_text_add(channel == TSR_TEXT_REASONING ? &c->reasoning : &c->answer, text, size);
 }
 
-static void drop(serve_text *text, size_t size)
+static void drop(cli_text *text, size_t size)
 {
     text->size -= size;
     if (text->data != NULL)
@@ -55,7 +55,7 @@ static void name_call(const serve_server *server, const serve_choice *c, size_t 
 {
     static const char digits[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     const char *random = strchr(c->request->id, '-') + 1;
-    if (!serve_has_short_ids(serve_tool_style_of(server))) {
+    if (!cli_tools_have_short_ids(serve_tool_style(server))) {
         snprintf(id, size, "call_%.22s%03d%03zu", random, c->index, number);
         return;
     }
@@ -85,7 +85,7 @@ static void add_arguments(const serve_server *server, serve_choice *c, const cha
 {
     if (size == 0)
         return;
-    serve_text_add(&c->arguments, text, size);
+    cli_text_add(&c->arguments, text, size);
     if (c->request->stream)
         serve_event_arguments(server, c, text, size);
 }
@@ -105,9 +105,9 @@ static void close_call(serve_choice *c)
 
 /* Returns whether a text that may be a call is one: without marks, only calls of tools that there
  * are. */
-static bool may_call(const serve_choice *c, serve_tool_style style, const char *name)
+static bool may_call(const serve_choice *c, cli_tool_style style, const char *name)
 {
-    return style == SERVE_HERMES || serve_find_tool(c->request->tools, name) != NULL;
+    return style == CLI_TOOLS_HERMES || serve_find_tool(c->request->tools, name) != NULL;
 }
 
 /* Takes a call that has been read as a whole. Returns whether it is one. */
@@ -118,7 +118,7 @@ static bool take_call(const serve_server *server, serve_choice *c, const json_t 
     if (arguments == NULL)
         arguments = json_object_get(value, "parameters");
     if (!serve_is_tool_name(name) || !json_is_object(arguments) ||
-        !may_call(c, serve_tool_style_of(server), name))
+        !may_call(c, serve_tool_style(server), name))
         return false;
     char *text = json_dumps(arguments, JSON_COMPACT | JSON_REAL_PRECISION(17));
     if (text == NULL)
@@ -197,13 +197,13 @@ static bool read_head(cursor *k, char name[SERVE_MOST_TOOL_NAME + 1])
 }
 
 /* Returns the size of what comes before the object of a call. */
-static size_t mark_size(serve_tool_style style)
+static size_t mark_size(cli_tool_style style)
 {
-    return style == SERVE_HERMES ? sizeof begin_call - 1 : style == SERVE_MISTRAL ? 1 : 0;
+    return style == CLI_TOOLS_HERMES ? sizeof begin_call - 1 : style == CLI_TOOLS_MISTRAL ? 1 : 0;
 }
 
 /* Returns how much of a text is certainly no call; the rest may be a mark that begins one. */
-static size_t size_before_mark(const serve_text *text)
+static size_t size_before_mark(const cli_text *text)
 {
     const char *found = strstr(text->data, begin_call);
     if (found != NULL)
@@ -217,9 +217,9 @@ static size_t size_before_mark(const serve_text *text)
 /* Steps ---------------------------------------------------------------------------------------- */
 /* Each reads some of the held text, and returns whether the next one can go on. */
 
-static bool read_text(const serve_server *server, serve_choice *c, serve_tool_style style)
+static bool read_text(const serve_server *server, serve_choice *c, cli_tool_style style)
 {
-    if (style == SERVE_HERMES) {
+    if (style == CLI_TOOLS_HERMES) {
         give_held(server, c, size_before_mark(&c->held));
         if (c->held.size < sizeof begin_call - 1)
             return false;
@@ -231,7 +231,7 @@ static bool read_text(const serve_server *server, serve_choice *c, serve_tool_st
         start++;
     if (start == c->held.size)
         return false;
-    if (c->held.data[start] != (style == SERVE_LLAMA ? '{' : '[')) {
+    if (c->held.data[start] != (style == CLI_TOOLS_LLAMA ? '{' : '[')) {
         c->step = IN_REST;
         return true;
     }
@@ -240,7 +240,7 @@ static bool read_text(const serve_server *server, serve_choice *c, serve_tool_st
     return true;
 }
 
-static bool read_call_head(const serve_server *server, serve_choice *c, serve_tool_style style)
+static bool read_call_head(const serve_server *server, serve_choice *c, cli_tool_style style)
 {
     char name[SERVE_MOST_TOOL_NAME + 1];
     const char *end = c->held.data + c->held.size;
@@ -305,7 +305,7 @@ static bool read_after_arguments(serve_choice *c)
     return ended;
 }
 
-static bool read_after_call(serve_choice *c, serve_tool_style style)
+static bool read_after_call(serve_choice *c, cli_tool_style style)
 {
     size_t start = 0;
     while (start < c->held.size && is_space(c->held.data[start]))
@@ -313,11 +313,11 @@ static bool read_after_call(serve_choice *c, serve_tool_style style)
     drop(&c->held, start);
     if (c->held.size == 0)
         return false;
-    if (style == SERVE_MISTRAL && c->held.data[0] == ',') {
+    if (style == CLI_TOOLS_MISTRAL && c->held.data[0] == ',') {
         c->step = IN_HEAD;
         return true;
     }
-    if (style != SERVE_HERMES) {
+    if (style != CLI_TOOLS_HERMES) {
         c->step = IN_REST;
         return true;
     }
@@ -333,9 +333,9 @@ static bool read_after_call(serve_choice *c, serve_tool_style style)
 }
 
 /* Reads a call of Hermes whose members have another order, when its end mark has come. */
-static bool read_whole(const serve_server *server, serve_choice *c, serve_tool_style style)
+static bool read_whole(const serve_server *server, serve_choice *c, cli_tool_style style)
 {
-    const char *end = style == SERVE_HERMES ? strstr(c->held.data, end_call) : NULL;
+    const char *end = style == CLI_TOOLS_HERMES ? strstr(c->held.data, end_call) : NULL;
     if (end == NULL)
         return false;
     const size_t mark = sizeof begin_call - 1, size = (size_t)(end - c->held.data);
@@ -351,7 +351,7 @@ static bool read_whole(const serve_server *server, serve_choice *c, serve_tool_s
 
 static void read_held(const serve_server *server, serve_choice *c)
 {
-    const serve_tool_style style = serve_tool_style_of(server);
+    const cli_tool_style style = serve_tool_style(server);
     for (bool goes_on = true; goes_on && c->held.size > 0;)
         switch ((enum step)c->step) {
         case IN_TEXT:
@@ -386,7 +386,7 @@ static void read_held(const serve_server *server, serve_choice *c)
 static void add_commentary(const serve_server *server, serve_choice *c, const char *recipient,
                            const char *text, size_t size)
 {
-    const bool harmony = serve_tool_style_of(server) == SERVE_HARMONY;
+    const bool harmony = serve_tool_style(server) == CLI_TOOLS_HARMONY;
     const size_t prefix = sizeof functions - 1;
     const char *name = strncmp(recipient, functions, prefix) == 0 ? recipient + prefix : recipient;
     if (*recipient == '\0') {
@@ -396,7 +396,7 @@ static void add_commentary(const serve_server *server, serve_choice *c, const ch
     }
     if (c->request->tools == NULL || !serve_is_tool_name(name))
         return; /* to a tool that nobody has described */
-    serve_text_add(&c->held, text, size);
+    cli_text_add(&c->held, text, size);
     for (bool ended = true; ended && c->held.size > 0;) {
         if (!c->call_open && is_space(c->held.data[0])) {
             drop(&c->held, 1);
@@ -422,8 +422,8 @@ void serve_reply_add(const serve_server *server, serve_choice *c, const char *te
         return;
     }
     if (channel == TSR_TEXT_ANSWER && c->request->tools != NULL &&
-        !serve_names_calls(serve_tool_style_of(server))) {
-        serve_text_add(&c->held, text, size);
+        !cli_tools_name_calls(serve_tool_style(server))) {
+        cli_text_add(&c->held, text, size);
         read_held(server, c);
         return;
     }
@@ -436,15 +436,15 @@ void serve_reply_add(const serve_server *server, serve_choice *c, const char *te
 
 bool serve_reply_end(const serve_server *server, serve_choice *c, bool whole)
 {
-    const serve_tool_style style = serve_tool_style_of(server);
+    const cli_tool_style style = serve_tool_style(server);
     const bool complete = whole || !c->call_open;
-    const size_t mark = style == SERVE_HERMES                        ? sizeof begin_call - 1
-                        : style == SERVE_MISTRAL && c->calls != NULL ? 1
-                                                                     : 0;
+    const size_t mark = style == CLI_TOOLS_HERMES                        ? sizeof begin_call - 1
+                        : style == CLI_TOOLS_MISTRAL && c->calls != NULL ? 1
+                                                                         : 0;
     close_call(c);
     const bool read = (c->step == IN_HEAD || c->step == IN_WHOLE) && c->held.size > mark &&
                       take_json(server, c, c->held.data + mark, c->held.size - mark);
-    if (!read && c->step <= IN_WHOLE && (c->calls == NULL || style == SERVE_HERMES))
+    if (!read && c->step <= IN_WHOLE && (c->calls == NULL || style == CLI_TOOLS_HERMES))
         give_held(server, c, c->held.size);
     c->held.size = 0;
     return c->calls != NULL && complete;

@@ -11,7 +11,7 @@ static const char *const lines[] = {
 #define NONCE_BYTES 16
 #define PLACE "@NONCE@"
 
-void serve_page(serve_text *page, char *policy, size_t size)
+void serve_page(cli_text *page, char *policy, size_t size)
 {
     unsigned char bytes[NONCE_BYTES] = {0};
     char nonce[2 * NONCE_BYTES + 1];
@@ -25,10 +25,10 @@ void serve_page(serve_text *page, char *policy, size_t size)
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
         const char *place = strstr(lines[i], PLACE);
         const size_t before = place != NULL ? (size_t)(place - lines[i]) : strlen(lines[i]);
-        serve_text_add(page, lines[i], before);
+        cli_text_add(page, lines[i], before);
         if (place != NULL) {
-            serve_text_add(page, nonce, strlen(nonce));
-            serve_text_add(page, place + strlen(PLACE), strlen(place) - strlen(PLACE));
+            cli_text_add(page, nonce, strlen(nonce));
+            cli_text_add(page, place + strlen(PLACE), strlen(place) - strlen(PLACE));
         }
     }
     snprintf(policy, size,

@@ -65,7 +65,7 @@ static json_t *finish_reason(const serve_choice *c)
     return c->finish_reason != NULL ? json_string(c->finish_reason) : json_null();
 }
 
-static json_t *text_json(const serve_text *text)
+static json_t *text_json(const cli_text *text)
 {
     return text->data != NULL ? json_stringn(text->data, text->size) : json_string("");
 }
@@ -76,23 +76,23 @@ static json_t *text_json(const serve_text *text)
 static json_t *token_text(const char *bytes, size_t size)
 {
     json_t *whole = json_stringn(bytes, size);
-    serve_text text = {0};
+    cli_text text = {0};
     if (whole != NULL)
         return whole;
-    serve_text_add(&text, "", 0);
+    cli_text_add(&text, "", 0);
     for (size_t at = 0, length; at < size; at += length) {
         length = 1;
         while (length < 4 && length < size - at && !serve_is_utf8(bytes + at, length))
             length++;
         if (serve_is_utf8(bytes + at, length)) {
-            serve_text_add(&text, bytes + at, length);
+            cli_text_add(&text, bytes + at, length);
         } else {
-            serve_text_add(&text, "\xef\xbf\xbd", 3);
+            cli_text_add(&text, "\xef\xbf\xbd", 3);
             length = 1;
         }
     }
     whole = json_stringn(text.data, text.size);
-    serve_text_finish(&text);
+    cli_text_free(&text);
     return whole;
 }
 
@@ -215,9 +215,9 @@ json_t *serve_reply_json(const serve_server *server, const serve_request *r)
 
 static void add_event(serve_request *r, json_t *value)
 {
-    serve_text_add(&r->events, "data: ", 6);
-    serve_text_add_json(&r->events, value);
-    serve_text_add(&r->events, "\n\n", 2);
+    cli_text_add(&r->events, "data: ", 6);
+    cli_text_add_json(&r->events, value);
+    cli_text_add(&r->events, "\n\n", 2);
 }
 
 static void add_choice(const serve_server *server, serve_choice *c, json_t *delta, const char *text,
@@ -289,5 +289,5 @@ void serve_event_end(const serve_server *server, serve_request *r)
         json_object_set_new(event, "usage", usage(r));
         add_event(r, event);
     }
-    serve_text_add(&r->events, done, sizeof done - 1);
+    cli_text_add(&r->events, done, sizeof done - 1);
 }

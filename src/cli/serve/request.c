@@ -393,8 +393,8 @@ static bool encode_messages(const serve_server *server, const json_t *list, serv
     }
     int32_t *ids = NULL;
     uint64_t id_count = 0;
-    if (serve_has_tools(r, list)) {
-        if (!serve_encode_tools(server, list, r, &ids, &id_count, problem))
+    if (serve_has_parts(server, r, list)) {
+        if (!serve_encode_parts(server, list, r, &ids, &id_count, problem))
             return false;
         keep_ids(r, &ids, id_count);
         return true;
@@ -601,10 +601,10 @@ static void finish_choice(serve_choice *c)
     free(c->tokens);
     tsr_text_stream_destroy(&c->stream);
     json_decref(c->log_probabilities);
-    serve_text_finish(&c->answer);
-    serve_text_finish(&c->reasoning);
-    serve_text_finish(&c->held);
-    serve_text_finish(&c->arguments);
+    cli_text_free(&c->answer);
+    cli_text_free(&c->reasoning);
+    cli_text_free(&c->held);
+    cli_text_free(&c->arguments);
     json_decref(c->calls);
 }
 
@@ -620,7 +620,7 @@ void serve_request_leave(serve_request *r)
     free(r->stops);
     serve_grammar_leave(r->grammar);
     json_decref(r->body);
-    serve_text_finish(&r->events);
+    cli_text_free(&r->events);
     free(r);
 }
 
@@ -678,11 +678,11 @@ json_t *serve_tokenize(const serve_server *server, const char *body, size_t size
 static json_t *decoded(const serve_server *server, const int32_t *ids, int64_t count)
 {
     tsr_text_stream *stream = NULL;
-    serve_text text = {0};
+    cli_text text = {0};
     const char *piece = NULL;
     size_t size = 0;
     bool stopped = false;
-    serve_text_add(&text, "", 0);
+    cli_text_add(&text, "", 0);
     tsr_status status = tsr_text_stream_create(
         tsr_text_stream_params(.tokenizer = server->tokenizer, .invalid = TSR_TEXT_INVALID_REPLACE),
         &stream);
@@ -690,11 +690,11 @@ static json_t *decoded(const serve_server *server, const int32_t *ids, int64_t c
         status = i < count ? tsr_text_stream_add(stream, ids[i], &piece, &size, &stopped)
                            : tsr_text_stream_end(stream, &piece, &size);
         if (status == TSR_OK)
-            serve_text_add(&text, piece, size);
+            cli_text_add(&text, piece, size);
     }
     tsr_text_stream_destroy(&stream);
     json_t *answer = status == TSR_OK ? json_pack("{ss%}", "content", text.data, text.size) : NULL;
-    serve_text_finish(&text);
+    cli_text_free(&text);
     return answer;
 }
 

@@ -72,7 +72,7 @@ bool serve_read_reasoning(serve_request *r, serve_problem *problem)
 
 /* Grammars ------------------------------------------------------------------------------------- */
 
-bool serve_set_grammar(const serve_server *server, serve_request *r, const serve_text *text,
+bool serve_set_grammar(const serve_server *server, serve_request *r, const cli_text *text,
                        const char *parameter, serve_problem *problem)
 {
     if (r->grammar != NULL) {
@@ -97,29 +97,29 @@ bool serve_set_grammar(const serve_server *server, serve_request *r, const serve
 
 /* Appends the rule of a reply: what may come before its answer, which `answer` and `more` are. */
 static void add_reply_rule(const serve_server *server, const serve_request *r, const char *answer,
-                           const char *more, serve_text *out)
+                           const char *more, cli_text *out)
 {
     char before[INFERENCE_REASONING_GRAMMAR] = "";
     if (r->chat)
         inference_answer_grammar(server->tokenizer, serve_format(server), r->reasoning, before,
                                  sizeof before);
-    serve_text_add_string(out, SERVE_REPLY_RULE " ::= ");
-    serve_text_add_string(out, before);
-    serve_text_add_string(out, answer);
-    serve_text_add_string(out, more);
-    serve_text_add_string(out, "\n");
+    cli_text_print(out, SERVE_REPLY_RULE " ::= ");
+    cli_text_print(out, before);
+    cli_text_print(out, answer);
+    cli_text_print(out, more);
+    cli_text_print(out, "\n");
 }
 
 static bool set_schema(const serve_server *server, serve_request *r, const json_t *schema,
                        serve_problem *problem)
 {
-    serve_text grammar = {0};
+    cli_text grammar = {0};
     char *text = json_dumps(schema, JSON_COMPACT);
     if (text != NULL)
         add_reply_rule(server, r, "%json ", text, &grammar);
     const bool good =
         text != NULL && serve_set_grammar(server, r, &grammar, "response_format", problem);
-    serve_text_finish(&grammar);
+    cli_text_free(&grammar);
     free(text);
     return good;
 }
@@ -152,18 +152,18 @@ static bool read_format(const serve_server *server, const json_t *value, serve_r
 static bool read_grammar(const serve_server *server, const json_t *value, serve_request *r,
                          serve_problem *problem)
 {
-    serve_text grammar = {0};
+    cli_text grammar = {0};
     if (value == NULL || json_is_null(value))
         return true;
     if (!json_is_string(value)) {
         serve_refuse(problem, 400, "grammar", "grammar is not a string");
         return false;
     }
-    serve_text_add(&grammar, json_string_value(value), json_string_length(value));
-    serve_text_add_string(&grammar, "\n");
+    cli_text_add(&grammar, json_string_value(value), json_string_length(value));
+    cli_text_print(&grammar, "\n");
     add_reply_rule(server, r, "root", "", &grammar);
     const bool good = serve_set_grammar(server, r, &grammar, "grammar", problem);
-    serve_text_finish(&grammar);
+    cli_text_free(&grammar);
     return good;
 }
 

@@ -1,5 +1,5 @@
-/* Texts of requests and answers: texts that grow, valid UTF-8, the content of a message, and
- * sentences about refused requests. */
+/* Texts of requests and answers: valid UTF-8, the content of a message, and sentences about refused
+ * requests. */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -8,32 +8,12 @@
 
 #include "cli/serve/serve.h"
 
-void serve_text_add(serve_text *text, const char *data, size_t size)
-{
-    cli_text_add(text, data, size);
-}
-
-void serve_text_add_json(serve_text *text, json_t *value)
-{
-    char *line = json_dumps(value, JSON_COMPACT);
-    json_decref(value);
-    if (line == NULL)
-        exit(cli_failed("serve: out of memory"));
-    serve_text_add(text, line, strlen(line));
-    free(line);
-}
-
 bool serve_is_utf8(const char *text, size_t size)
 {
     json_t *value = json_stringn(text, size);
     const bool valid = value != NULL;
     json_decref(value);
     return valid;
-}
-
-void serve_text_finish(serve_text *text)
-{
-    cli_text_free(text);
 }
 
 /* Replaces each byte that is not UTF-8, such as those of a path, or of a name that was cut
@@ -86,26 +66,21 @@ bool serve_check_bytes(const serve_server *server, size_t bytes, const char *nam
 /* Parts of a list are {"type": "text", "text": …}. */
 char *serve_content_text(const json_t *content)
 {
-    serve_text text = {0};
-    serve_text_add(&text, "", 0);
+    cli_text text = {0};
+    cli_text_add(&text, "", 0);
     if (json_is_string(content))
-        serve_text_add(&text, json_string_value(content), json_string_length(content));
+        cli_text_add(&text, json_string_value(content), json_string_length(content));
     for (size_t i = 0; json_is_array(content) && i < json_array_size(content); i++) {
         const json_t *part = json_array_get(content, i), *type = json_object_get(part, "type"),
                      *value = json_object_get(part, "text");
         if (!json_is_string(type) || strcmp(json_string_value(type), "text") != 0 ||
             !json_is_string(value)) {
-            serve_text_finish(&text);
+            cli_text_free(&text);
             return NULL;
         }
-        serve_text_add(&text, json_string_value(value), json_string_length(value));
+        cli_text_add(&text, json_string_value(value), json_string_length(value));
     }
     if (!json_is_string(content) && !json_is_array(content))
-        serve_text_finish(&text);
+        cli_text_free(&text);
     return text.data;
-}
-
-void serve_text_add_string(serve_text *text, const char *string)
-{
-    cli_text_print(text, string);
 }

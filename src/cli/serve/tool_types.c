@@ -9,11 +9,6 @@
 #define MOST_ELEMENT_TYPE 50
 #define NEXT_LINE "\n                "
 
-static void add(serve_text *text, const char *string)
-{
-    serve_text_add_string(text, string);
-}
-
 static const char *string_of(const json_t *schema, const char *key)
 {
     const char *string = json_string_value(json_object_get(schema, key));
@@ -21,18 +16,18 @@ static const char *string_of(const json_t *schema, const char *key)
 }
 
 /* A string as it is, and any other value as JSON. */
-static void add_plain(serve_text *text, const json_t *value)
+static void add_plain(cli_text *text, const json_t *value)
 {
     if (json_is_string(value))
-        add(text, json_string_value(value));
+        cli_text_print(text, json_string_value(value));
     else
         cli_text_add_spaced(text, value, 0);
 }
 
-static void add_joined(serve_text *text, const json_t *list, const char *between)
+static void add_joined(cli_text *text, const json_t *list, const char *between)
 {
     for (size_t i = 0; i < json_array_size(list); i++) {
-        add(text, i > 0 ? between : "");
+        cli_text_print(text, i > 0 ? between : "");
         add_plain(text, json_array_get(list, i));
     }
 }
@@ -48,81 +43,82 @@ static json_t *required_names(const json_t *schema)
     return names;
 }
 
-static void add_type(serve_text *text, const json_t *schema);
+static void add_type(cli_text *text, const json_t *schema);
 
-static void add_list(serve_text *text, const json_t *schema)
+static void add_list(cli_text *text, const json_t *schema)
 {
     const json_t *items = json_object_get(schema, "items");
-    serve_text inner = {0};
-    serve_text_add(&inner, "", 0);
+    cli_text inner = {0};
+    cli_text_add(&inner, "", 0);
     if (json_object_size(items) > 0) {
         const char *type = string_of(items, "type");
         if (type != NULL && strcmp(type, "string") == 0)
-            add(&inner, type); /* without the values of an enum */
+            cli_text_print(&inner, type); /* without the values of an enum */
         else
             add_type(&inner, items);
     }
     const bool known = inner.size > 0 && inner.size <= MOST_ELEMENT_TYPE;
-    add(text, known ? inner.data : "any");
-    add(text, "[]");
-    add(text, json_is_true(json_object_get(schema, "nullable")) ? " | null" : "");
-    serve_text_finish(&inner);
+    cli_text_print(text, known ? inner.data : "any");
+    cli_text_print(text, "[]");
+    cli_text_print(text, json_is_true(json_object_get(schema, "nullable")) ? " | null" : "");
+    cli_text_free(&inner);
 }
 
-static void add_variants(serve_text *text, const json_t *variants)
+static void add_variants(cli_text *text, const json_t *variants)
 {
     for (size_t i = 0; i < json_array_size(variants); i++) {
         const json_t *one = json_array_get(variants, i), *value = json_object_get(one, "default");
-        add(text, i > 0 ? " | \n" : "");
+        cli_text_print(text, i > 0 ? " | \n" : "");
         add_type(text, one);
         if (string_of(one, "description") != NULL) {
-            add(text, "// ");
-            add(text, string_of(one, "description"));
+            cli_text_print(text, "// ");
+            cli_text_print(text, string_of(one, "description"));
         }
         if (value != NULL) {
-            add(text, "                    // default: ");
+            cli_text_print(text, "                    // default: ");
             cli_text_add_spaced(text, value, 0);
         }
     }
 }
 
-static void add_object(serve_text *text, const json_t *schema)
+static void add_object(cli_text *text, const json_t *schema)
 {
     json_t *properties = json_object_get(schema, "properties"), *value;
     const char *name;
     bool first = true;
     if (json_object_size(properties) == 0) {
-        add(text, "object");
+        cli_text_print(text, "object");
         return;
     }
-    add(text, "{\n");
+    cli_text_print(text, "{\n");
     json_t *required = required_names(schema);
     json_object_foreach(properties, name, value)
     {
-        add(text, first ? "" : ", ");
-        add(text, name);
-        add(text, json_object_get(required, name) != NULL ? ": " NEXT_LINE : "?: " NEXT_LINE);
+        cli_text_print(text, first ? "" : ", ");
+        cli_text_print(text, name);
+        cli_text_print(text,
+                       json_object_get(required, name) != NULL ? ": " NEXT_LINE : "?: " NEXT_LINE);
         add_type(text, value);
         first = false;
     }
     json_decref(required);
-    add(text, "}");
+    cli_text_print(text, "}");
 }
 
-static void add_string_type(serve_text *text, const json_t *schema)
+static void add_string_type(cli_text *text, const json_t *schema)
 {
     const json_t *values = json_object_get(schema, "enum");
     if (json_array_size(values) > 0) {
-        add(text, "\"");
+        cli_text_print(text, "\"");
         add_joined(text, values, "\" | \"");
-        add(text, "\"");
+        cli_text_print(text, "\"");
         return;
     }
-    add(text, "string");
-    add(text, json_is_true(json_object_get(schema, "nullable")) ? " | null" : "");
+    cli_text_print(text, "string");
+    cli_text_print(text, json_is_true(json_object_get(schema, "nullable")) ? " | null" : "");
 }
 
-static void add_type(serve_text *text, const json_t *schema)
+static void add_type(cli_text *text, const json_t *schema)
 {
     const json_t *types = json_object_get(schema, "type"),
                  *variants = json_object_get(schema, "oneOf");
@@ -136,60 +132,60 @@ static void add_type(serve_text *text, const json_t *schema)
     else if (type != NULL && strcmp(type, "string") == 0)
         add_string_type(text, schema);
     else if (type != NULL && (strcmp(type, "number") == 0 || strcmp(type, "integer") == 0))
-        add(text, "number");
+        cli_text_print(text, "number");
     else if (type != NULL && strcmp(type, "boolean") == 0)
-        add(text, "boolean");
+        cli_text_print(text, "boolean");
     else if (type != NULL && strcmp(type, "object") == 0)
         add_object(text, schema);
     else
-        add(text, "any");
+        cli_text_print(text, "any");
 }
 
-static void add_parameter(serve_text *text, bool required, const char *name, const json_t *schema)
+static void add_parameter(cli_text *text, bool required, const char *name, const json_t *schema)
 {
     const json_t *value = json_object_get(schema, "default");
     if (string_of(schema, "description") != NULL) {
-        add(text, "// ");
-        add(text, string_of(schema, "description"));
-        add(text, "\n");
+        cli_text_print(text, "// ");
+        cli_text_print(text, string_of(schema, "description"));
+        cli_text_print(text, "\n");
     }
-    add(text, name);
-    add(text, required ? ": " : "?: ");
+    cli_text_print(text, name);
+    cli_text_print(text, required ? ": " : "?: ");
     add_type(text, schema);
     if (value != NULL && json_array_size(json_object_get(schema, "enum")) > 0) {
-        add(text, ", // default: ");
+        cli_text_print(text, ", // default: ");
         add_plain(text, value);
     } else if (value != NULL && json_array_size(json_object_get(schema, "oneOf")) > 0) {
-        add(text, "// default: ");
+        cli_text_print(text, "// default: ");
         add_plain(text, value);
     } else if (value != NULL) {
-        add(text, ", // default: ");
+        cli_text_print(text, ", // default: ");
         cli_text_add_spaced(text, value, 0);
     }
-    add(text, ",\n");
+    cli_text_print(text, ",\n");
 }
 
-void serve_describe_types(serve_text *text, const json_t *tools)
+void serve_describe_types(cli_text *text, const json_t *tools)
 {
-    add(text, "## functions\n\nnamespace functions {\n\n");
+    cli_text_print(text, "## functions\n\nnamespace functions {\n\n");
     for (size_t i = 0; i < json_array_size(tools); i++) {
         const json_t *function = json_object_get(json_array_get(tools, i), "function");
         const json_t *parameters = json_object_get(function, "parameters");
         json_t *properties = json_object_get(parameters, "properties"), *schema;
         const char *name;
         if (string_of(function, "description") != NULL) {
-            add(text, "// ");
-            add(text, string_of(function, "description"));
-            add(text, "\n");
+            cli_text_print(text, "// ");
+            cli_text_print(text, string_of(function, "description"));
+            cli_text_print(text, "\n");
         }
-        add(text, "type ");
-        add(text, json_string_value(json_object_get(function, "name")));
-        add(text, json_object_size(properties) > 0 ? " = (_: {\n" : " = () => any;\n\n");
+        cli_text_print(text, "type ");
+        cli_text_print(text, json_string_value(json_object_get(function, "name")));
+        cli_text_print(text, json_object_size(properties) > 0 ? " = (_: {\n" : " = () => any;\n\n");
         json_t *required = required_names(parameters);
         json_object_foreach(properties, name, schema)
             add_parameter(text, json_object_get(required, name) != NULL, name, schema);
         json_decref(required);
-        add(text, json_object_size(properties) > 0 ? "}) => any;\n\n" : "");
+        cli_text_print(text, json_object_size(properties) > 0 ? "}) => any;\n\n" : "");
     }
-    add(text, "} // namespace functions");
+    cli_text_print(text, "} // namespace functions");
 }

@@ -6,42 +6,14 @@
 
 #include "cli/serve/tools.h"
 
-serve_tool_style serve_tool_style_of(const serve_server *server)
+cli_tool_style serve_tool_style(const serve_server *server)
 {
-    switch (serve_format(server)) {
-    case TSR_CHAT_CHATML:
-        return SERVE_HERMES;
-    case TSR_CHAT_LLAMA3:
-        return SERVE_LLAMA;
-    case TSR_CHAT_MISTRAL_V3:
-    case TSR_CHAT_MISTRAL_TEKKEN:
-    case TSR_CHAT_MISTRAL_V7:
-    case TSR_CHAT_MISTRAL_V7_TEKKEN:
-        return SERVE_MISTRAL;
-    case TSR_CHAT_MISTRAL_V11_TEKKEN:
-        return SERVE_MISTRAL_V11;
-    case TSR_CHAT_MISTRAL_V13_TEKKEN:
-        return SERVE_MISTRAL_V13;
-    case TSR_CHAT_HARMONY:
-        return SERVE_HARMONY;
-    default:
-        return SERVE_NO_CALLS;
-    }
+    return cli_tool_style_of(serve_format(server));
 }
 
-bool serve_names_calls(serve_tool_style style)
+const char *serve_tool_arguments(cli_tool_style style)
 {
-    return style == SERVE_HARMONY || style == SERVE_MISTRAL_V11 || style == SERVE_MISTRAL_V13;
-}
-
-bool serve_has_short_ids(serve_tool_style style)
-{
-    return style == SERVE_MISTRAL || style == SERVE_MISTRAL_V11 || style == SERVE_MISTRAL_V13;
-}
-
-const char *serve_tool_arguments(serve_tool_style style)
-{
-    return style == SERVE_LLAMA ? "parameters" : "arguments";
+    return style == CLI_TOOLS_LLAMA ? "parameters" : "arguments";
 }
 
 /* Parameters ----------------------------------------------------------------------------------- */
@@ -167,7 +139,7 @@ bool serve_read_tools(const serve_server *server, serve_request *r, serve_proble
         return false;
     if (r->tool_choice == SERVE_TOOLS_NONE)
         r->tools = NULL;
-    if (r->tools != NULL && serve_tool_style_of(server) == SERVE_NO_CALLS) {
+    if (r->tools != NULL && serve_tool_style(server) == CLI_TOOLS_NONE) {
         serve_refuse(problem, 400, "tools",
                      "tools are not supported with the model's chat format; chatml, llama3, "
                      "mistral-v3 and later ones of Mistral, and harmony have them");
@@ -192,11 +164,11 @@ static void move_references(json_t *value, const char *where)
             move_references(member, where);
             continue;
         }
-        serve_text moved = {0};
-        serve_text_add_string(&moved, where);
-        serve_text_add_string(&moved, target + 1);
+        cli_text moved = {0};
+        cli_text_print(&moved, where);
+        cli_text_print(&moved, target + 1);
         json_string_set(member, moved.data);
-        serve_text_finish(&moved);
+        cli_text_free(&moved);
     }
 }
 
@@ -219,7 +191,7 @@ static bool may_be_called(const serve_request *r, const json_t *tool)
 }
 
 /* The schema of a call of one of the tools. */
-static json_t *call_schema(const serve_request *r, serve_tool_style s, const char *where)
+static json_t *call_schema(const serve_request *r, cli_tool_style s, const char *where)
 {
     json_t *calls = json_array();
     for (size_t i = 0; i < json_array_size(r->tools); i++) {
@@ -238,33 +210,33 @@ static json_t *call_schema(const serve_request *r, serve_tool_style s, const cha
     return json_pack("{so}", "anyOf", calls);
 }
 
-static void add_schema(serve_text *out, json_t *schema)
+static void add_schema(cli_text *out, json_t *schema)
 {
-    serve_text_add_string(out, "%json ");
-    serve_text_add_json(out, schema);
+    cli_text_print(out, "%json ");
+    cli_text_add_json(out, schema);
 }
 
 /* Harmony's messages to one of the tools. */
-static void add_messages(const serve_request *r, serve_text *out)
+static void add_messages(const serve_request *r, cli_text *out)
 {
     bool first = true;
-    serve_text_add_string(out, "(");
+    cli_text_print(out, "(");
     for (size_t i = 0; i < json_array_size(r->tools); i++) {
         const json_t *tool = json_array_get(r->tools, i);
         if (!may_be_called(r, tool))
             continue;
-        serve_text_add_string(out, first ? "\" to=functions." : " | \" to=functions.");
-        serve_text_add_string(out, serve_tool_name(tool));
-        serve_text_add_string(out, "\" <|channel|> \"commentary json\" <|message|> ");
+        cli_text_print(out, first ? "\" to=functions." : " | \" to=functions.");
+        cli_text_print(out, serve_tool_name(tool));
+        cli_text_print(out, "\" <|channel|> \"commentary json\" <|message|> ");
         add_schema(out, arguments_schema(tool, "#"));
         first = false;
     }
-    serve_text_add_string(out, ")");
+    cli_text_print(out, ")");
 }
 
 /* A call of one of the tools after [TOOL_CALLS], with an id if `ids`. */
 static bool add_named_call(const serve_server *server, const serve_request *r, bool ids,
-                           serve_text *out, serve_problem *problem)
+                           cli_text *out, serve_problem *problem)
 {
     static const char *const marks[] = {"[TOOL_CALLS]", "[CALL_ID]", "[ARGS]"};
     char tokens[3][16], args[64];
@@ -279,53 +251,53 @@ static bool add_named_call(const serve_server *server, const serve_request *r, b
     }
     snprintf(args, sizeof args, "\" %s%s%s ", ids ? tokens[1] : "", ids ? " [a-zA-Z0-9]{9} " : "",
              tokens[2]);
-    serve_text_add_string(out, tokens[0]);
+    cli_text_print(out, tokens[0]);
     bool first = true;
     for (size_t i = 0; i < json_array_size(r->tools); i++) {
         const json_t *tool = json_array_get(r->tools, i);
         if (!may_be_called(r, tool))
             continue;
-        serve_text_add_string(out, first ? " (\"" : " | \"");
-        serve_text_add_string(out, serve_tool_name(tool));
-        serve_text_add_string(out, args);
+        cli_text_print(out, first ? " (\"" : " | \"");
+        cli_text_print(out, serve_tool_name(tool));
+        cli_text_print(out, args);
         add_schema(out, arguments_schema(tool, "#"));
         first = false;
     }
-    serve_text_add_string(out, ")");
+    cli_text_print(out, ")");
     return true;
 }
 
 bool serve_require_tools(const serve_server *server, serve_request *r, serve_problem *problem)
 {
-    const serve_tool_style s = serve_tool_style_of(server);
+    const cli_tool_style s = serve_tool_style(server);
     char before[INFERENCE_REASONING_GRAMMAR];
-    serve_text text = {0};
+    cli_text text = {0};
     if (r->tools == NULL || r->tool_choice != SERVE_TOOLS_REQUIRED)
         return true;
     inference_reasoning_grammar(server->tokenizer, serve_format(server), r->reasoning, before,
                                 sizeof before);
-    serve_text_add_string(&text, SERVE_REPLY_RULE " ::= ");
-    serve_text_add_string(&text, before);
+    cli_text_print(&text, SERVE_REPLY_RULE " ::= ");
+    cli_text_print(&text, before);
     bool good = true;
-    if (s == SERVE_HARMONY) {
+    if (s == CLI_TOOLS_HARMONY) {
         add_messages(r, &text);
-    } else if (s == SERVE_MISTRAL_V11 || s == SERVE_MISTRAL_V13) {
-        good = add_named_call(server, r, s == SERVE_MISTRAL_V11, &text, problem);
-    } else if (s == SERVE_MISTRAL) {
+    } else if (cli_tools_name_calls(s)) {
+        good = add_named_call(server, r, cli_tools_need_ids(s), &text, problem);
+    } else if (s == CLI_TOOLS_MISTRAL) {
         const int32_t mark = tsr_tokenizer_find(server->tokenizer, "[TOOL_CALLS]", 12);
         char token[32] = "";
         if (mark >= 0)
             snprintf(token, sizeof token, "<[%" PRId32 "]> \" \"? ", mark);
-        serve_text_add_string(&text, token);
+        cli_text_print(&text, token);
         add_schema(&text, json_pack("{sss[o]}", "type", "array", "prefixItems",
                                     call_schema(r, s, "/prefixItems/0")));
     } else {
-        serve_text_add_string(&text, s == SERVE_HERMES ? "\"<tool_call>\\n\" " : "");
+        cli_text_print(&text, s == CLI_TOOLS_HERMES ? "\"<tool_call>\\n\" " : "");
         add_schema(&text, call_schema(r, s, ""));
-        serve_text_add_string(&text, s == SERVE_HERMES ? " \"\\n</tool_call>\"" : "");
+        cli_text_print(&text, s == CLI_TOOLS_HERMES ? " \"\\n</tool_call>\"" : "");
     }
-    serve_text_add_string(&text, "\n");
+    cli_text_print(&text, "\n");
     good = good && serve_set_grammar(server, r, &text, "tools", problem);
-    serve_text_finish(&text);
+    cli_text_free(&text);
     return good;
 }
