@@ -56,18 +56,18 @@ struct exchange {
     struct MHD_Connection *connection;
     int socket; /* −1: unknown */
     const route *route;
-    serve_text body;
+    cli_text body;
     double arrived;         /* when the body was complete, of serve_now */
     bool reads;             /* a thread has got the body, and sets one of: */
     serve_problem problem;  /* why the request was refused; status 0: it was not */
     serve_request *request; /* NULL: none */
-    serve_text answer;      /* otherwise */
+    cli_text answer;        /* otherwise */
 };
 
 /* Answers -------------------------------------------------------------------------------------- */
 
 static enum MHD_Result answer(struct MHD_Connection *to, unsigned status, const char *type,
-                              const serve_text *text)
+                              const cli_text *text)
 {
     struct MHD_Response *response =
         MHD_create_response_from_buffer(text->size, text->data, MHD_RESPMEM_MUST_COPY);
@@ -85,11 +85,11 @@ static enum MHD_Result answer(struct MHD_Connection *to, unsigned status, const 
 
 static enum MHD_Result answer_json(struct MHD_Connection *to, unsigned status, json_t *value)
 {
-    serve_text text = {0};
-    serve_text_add_json(&text, value);
-    serve_text_add(&text, "\n", 1);
+    cli_text text = {0};
+    cli_text_add_json(&text, value);
+    cli_text_add(&text, "\n", 1);
     const enum MHD_Result result = answer(to, status, "application/json", &text);
-    serve_text_finish(&text);
+    cli_text_free(&text);
     return result;
 }
 
@@ -110,13 +110,28 @@ static void suspend(serve_request *r, struct MHD_Connection *connection)
     MHD_suspend_connection(connection);
 }
 
-void serve_http_wake(serve_request *r)
+void serve_http_wake(serve_server *server, serve_request *r)
 {
     if (r->suspended == NULL)
         return;
-    struct MHD_Connection *connection = r->suspended;
+    if (server->woken_count == server->woken_capacity) {
+        server->woken_capacity = 2 * server->woken_capacity + 16;
+        server->woken = cli_resize(server->woken, (size_t)server->woken_capacity,
+                                   sizeof(struct MHD_Connection *));
+    }
+    server->woken[server->woken_count++] = r->suspended;
     r->suspended = NULL;
-    MHD_resume_connection(connection);
+}
+
+/* A connection that is suspended is not closed before it has been resumed. Only the main thread
+ * wakes connections, so the list does not change meanwhile. */
+void serve_http_unlock(serve_server *server)
+{
+    const int count = server->woken_count;
+    server->woken_count = 0;
+    pthread_mutex_unlock(&server->lock);
+    for (int i = 0; i < count; i++)
+        MHD_resume_connection(server->woken[i]);
 }
 
 static bool is_closed(int fd)
@@ -312,12 +327,12 @@ static enum MHD_Result page(serve_server *server, struct MHD_Connection *to)
 
 static enum MHD_Result metrics(serve_server *server, struct MHD_Connection *to)
 {
-    serve_text text = {0};
+    cli_text text = {0};
     pthread_mutex_lock(&server->lock);
     serve_metrics_write(server, &text);
     pthread_mutex_unlock(&server->lock);
     const enum MHD_Result result = answer(to, 200, "text/plain; version=0.0.4", &text);
-    serve_text_finish(&text);
+    cli_text_free(&text);
     return result;
 }
 
@@ -325,8 +340,8 @@ static void keep_answer(exchange *c, json_t *value)
 {
     if (value == NULL)
         return;
-    serve_text_add_json(&c->answer, value);
-    serve_text_add(&c->answer, "\n", 1);
+    cli_text_add_json(&c->answer, value);
+    cli_text_add(&c->answer, "\n", 1);
 }
 
 static void tokenize(serve_server *server, exchange *c)
@@ -412,7 +427,7 @@ static void drop_body(exchange *c)
     pthread_mutex_lock(&c->server->lock);
     c->server->body_bytes -= c->body.size;
     pthread_mutex_unlock(&c->server->lock);
-    serve_text_finish(&c->body);
+    cli_text_free(&c->body);
 }
 
 /* Counts further bytes of bodies. Returns false, and counts nothing, if they would be too many. */
@@ -440,7 +455,7 @@ static void add_body(exchange *c, const char *data, size_t size)
                      "the bodies of all requests would exceed %" PRId64 " MiB; try again later",
                      LARGEST_BODIES * serve_chosen.body_limit);
     else
-        serve_text_add(&c->body, data, size);
+        cli_text_add(&c->body, data, size);
     if (c->problem.status != 0)
         drop_body(c);
 }
@@ -526,7 +541,7 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *from, const cha
     if (c == NULL) {
         *state = c = cli_alloc(1, sizeof *c);
         c->server = server;
-        serve_text_add(&c->body, "", 0);
+        cli_text_add(&c->body, "", 0);
         pthread_mutex_lock(&server->lock);
         server->exchanges++;
         pthread_mutex_unlock(&server->lock);
@@ -562,8 +577,8 @@ static void complete(void *user, struct MHD_Connection *from, void **state,
     server->exchanges--;
     pthread_cond_signal(&server->changed);
     pthread_mutex_unlock(&server->lock);
-    serve_text_finish(&c->body);
-    serve_text_finish(&c->answer);
+    cli_text_free(&c->body);
+    cli_text_free(&c->answer);
     free(c);
     *state = NULL;
 }
@@ -604,18 +619,18 @@ static int read_key(serve_server *server)
 /* Reads a file of keys or certificates. Returns NULL if that fails. */
 static char *read_text(const char *path)
 {
-    serve_text text = {0};
+    cli_text text = {0};
     char bytes[4096];
     FILE *file = fopen(path, "r");
     if (file == NULL)
         return NULL;
-    serve_text_add(&text, "", 0);
+    cli_text_add(&text, "", 0);
     for (size_t size; text.size < TLS_BYTES && (size = fread(bytes, 1, sizeof bytes, file)) > 0;)
-        serve_text_add(&text, bytes, size);
+        cli_text_add(&text, bytes, size);
     const bool failed = ferror(file) != 0;
     fclose(file);
     if (failed)
-        serve_text_finish(&text);
+        cli_text_free(&text);
     return text.data;
 }
 

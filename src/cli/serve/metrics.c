@@ -17,24 +17,30 @@ void serve_histogram_add(serve_histogram *histogram, double value)
     histogram->sum += value;
 }
 
-static void CLI_PRINTF(2, 3) add(serve_text *out, const char *format, ...)
+static void CLI_PRINTF(2, 3) add(cli_text *out, const char *format, ...)
 {
     char line[256];
     va_list arguments;
     va_start(arguments, format);
     const int size = vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
-    serve_text_add(out, line, size > 0 ? (size_t)size : 0);
+    cli_text_add(out, line, size > 0 ? (size_t)size : 0);
 }
 
-static void add_value(serve_text *out, const char *name, const char *type, const char *help,
+static void add_value(cli_text *out, const char *name, const char *type, const char *help,
                       uint64_t value)
 {
     add(out, "# HELP tessera_%s %s\n# TYPE tessera_%s %s\n", name, help, name, type);
     add(out, "tessera_%s %" PRIu64 "\n", name, value);
 }
 
-static void add_histogram(serve_text *out, const char *name, const char *help,
+static void add_seconds(cli_text *out, const char *name, const char *help, double value)
+{
+    add(out, "# HELP tessera_%s %s\n# TYPE tessera_%s counter\n", name, help, name);
+    add(out, "tessera_%s %.9g\n", name, value);
+}
+
+static void add_histogram(cli_text *out, const char *name, const char *help,
                           const serve_histogram *histogram)
 {
     uint64_t count = 0;
@@ -49,7 +55,7 @@ static void add_histogram(serve_text *out, const char *name, const char *help,
         count);
 }
 
-void serve_metrics_write(const serve_server *s, serve_text *out)
+void serve_metrics_write(const serve_server *s, cli_text *out)
 {
     const serve_metrics *m = &s->metrics;
     add_value(out, "requests_total", "counter", "Requests that were accepted.", m->requests);
@@ -91,6 +97,10 @@ void serve_metrics_write(const serve_server *s, serve_text *out)
               s->stats.most_step_tokens);
     add_value(out, "texts_without_pages", "gauge", "Running texts that wait for pages.",
               (uint64_t)s->stats.waiting);
+    add_seconds(out, "step_seconds_total", "Time in steps of the model, while texts ran.",
+                m->steps);
+    add_seconds(out, "between_steps_seconds_total",
+                "Time between steps of the model, while texts ran.", m->between_steps);
     add_value(out, "cache_pages", "gauge", "Pages of the cache.", (uint64_t)s->stats.pages);
     add_value(out, "cache_pages_free", "gauge", "Pages that nothing uses.",
               (uint64_t)s->stats.free_pages);

@@ -137,8 +137,9 @@ static int run(int argc, char **argv)
     code = begin(&s);
     serve_http_stop(&s);
     serve_close(&s);
-    serve_text_finish(&s.page);
+    cli_text_free(&s.page);
     free(s.parts);
+    free(s.woken);
     serve_grammars_finish();
     tsr_tokenizer_close(&s.tokenizer);
     inference_close(&s.job);

@@ -22,10 +22,11 @@
 /* How often a server looks for waiting requests whose clients have gone, in seconds. */
 #define GONE_SECONDS 0.5
 
-/* What all ranks do before a step, as rank 0 sends it: this head, the numbers of the sequences to
- * remove (int64_t), and for each new text an addition, which its ids, biases and grammar follow. */
+/* What all ranks do before a step, as rank 0 sends it: this head, grammars that texts will need,
+ * the numbers of the sequences to remove (int64_t), and for each new text an addition, which its
+ * ids, biases and grammar follow. */
 typedef struct orders {
-    int64_t ends, grows, removals, additions;
+    int64_t ends, grows, grammars, removals, additions;
 } orders;
 typedef struct addition {
     int64_t max_tokens, id_count, prompt_count, top_log_probabilities, log_probabilities;
@@ -47,12 +48,13 @@ struct serve_schedule {
     int32_t end[INFERENCE_MAX_END_TOKENS];
     int end_count;
     double deadline;      /* when running texts end after a signal; 0: there was none */
+    double step_end;      /* when the last step ended; 0: none since the server was idle */
     double beat, growth;  /* when the last step was made, and the last search for processes */
     int searches;         /* since ranks have changed */
     double looked;        /* when the last search for clients that have gone was made */
     serve_choice **added; /* [parallel]: the choices of this step's additions without a slot */
     int added_count;
-    serve_text orders;
+    cli_text orders;
 };
 
 static volatile sig_atomic_t signals;
@@ -105,7 +107,7 @@ static void end_request(serve_schedule *d, serve_request *r)
         s->metrics.failed++;
     if (r->stream && !r->cancelled)
         serve_event_end(s, r);
-    serve_http_wake(r);
+    serve_http_wake(s, r);
     serve_request_leave(r);
 }
 
@@ -119,7 +121,7 @@ static void end_choice(serve_schedule *d, serve_choice *c, const char *reason)
     if (--r->left == 0)
         end_request(d, r);
     else if (r->stream)
-        serve_http_wake(r);
+        serve_http_wake(d->server, r);
 }
 
 static void fail_request(serve_schedule *d, serve_request *r, const char *why)
@@ -213,7 +215,7 @@ void serve_schedule_fail(serve_schedule *d, const char *why)
             fail_request(d, d->added[i]->request, why);
     fail_waiting(d, why);
     fail_running(d, why);
-    pthread_mutex_unlock(&s->lock);
+    serve_http_unlock(s);
 }
 
 /* Orders --------------------------------------------------------------------------------------- */
@@ -251,7 +253,7 @@ static void end_gone(serve_schedule *d)
     }
 }
 
-static void order_removals(serve_schedule *d, serve_text *out, orders *head)
+static void order_removals(serve_schedule *d, cli_text *out, orders *head)
 {
     for (int64_t i = 0; i < serve_chosen.parallel; i++)
         if (d->slots[i].choice != NULL && is_gone(d->slots[i].choice->request))
@@ -259,7 +261,7 @@ static void order_removals(serve_schedule *d, serve_text *out, orders *head)
     for (int64_t i = 0; i < serve_chosen.parallel; i++) {
         if (!d->slots[i].removes)
             continue;
-        serve_text_add(out, (const char *)&i, sizeof i);
+        cli_text_add(out, (const char *)&i, sizeof i);
         head->removals++;
         d->slots[i] = (slot){0};
     }
@@ -275,7 +277,7 @@ static int64_t used_slots(const serve_schedule *d)
 
 /* Writes what the other ranks must know of a text. One that has run before goes on after the tokens
  * that it has. */
-static void order_addition(const serve_choice *c, serve_text *out)
+static void order_addition(const serve_choice *c, cli_text *out)
 {
     const serve_request *r = c->request;
     addition one = {.max_tokens = r->max_tokens > 0 ? r->max_tokens - c->generated : 0,
@@ -286,15 +288,14 @@ static void order_addition(const serve_choice *c, serve_text *out)
                     .adapter = r->adapter,
                     .number = (uint64_t)c->index,
                     .sampling = r->sampling};
-    serve_text_add(out, (const char *)&one, sizeof one);
-    serve_text_add(out, (const char *)r->ids, (size_t)r->id_count * sizeof *r->ids);
-    serve_text_add(out, (const char *)c->tokens, (size_t)c->generated * sizeof *c->tokens);
-    serve_text_add(out, (const char *)r->biases,
-                   (size_t)r->sampling.bias_count * sizeof *r->biases);
+    cli_text_add(out, (const char *)&one, sizeof one);
+    cli_text_add(out, (const char *)r->ids, (size_t)r->id_count * sizeof *r->ids);
+    cli_text_add(out, (const char *)c->tokens, (size_t)c->generated * sizeof *c->tokens);
+    cli_text_add(out, (const char *)r->biases, (size_t)r->sampling.bias_count * sizeof *r->biases);
     serve_grammar_write(r->grammar, out);
 }
 
-static void order_additions(serve_schedule *d, serve_text *out, orders *head)
+static void order_additions(serve_schedule *d, cli_text *out, orders *head)
 {
     serve_server *s = d->server;
     d->added_count = 0;
@@ -319,7 +320,7 @@ static bool is_time_to_grow(const serve_schedule *d, double now)
 }
 
 /* Waits until there is something to do, and writes the orders of the next step. */
-static void give_orders(serve_schedule *d, serve_text *out)
+static void give_orders(serve_schedule *d, cli_text *out)
 {
     serve_server *s = d->server;
     pthread_mutex_lock(&s->lock);
@@ -327,25 +328,32 @@ static void give_orders(serve_schedule *d, serve_text *out)
         orders head = {0};
         const double now = serve_now();
         out->size = 0;
-        serve_text_add(out, (const char *)&head, sizeof head);
+        cli_text_add(out, (const char *)&head, sizeof head);
         obey_signals(d);
         end_late(d);
         end_gone(d);
         if (s->unavailable[0] != '\0')
             fail_waiting(d, s->unavailable);
+        head.grammars = serve_grammars_announce(s->ranks > 1 ? out : NULL);
         order_removals(d, out, &head);
         order_additions(d, out, &head);
         head.ends = s->stopping && s->running + s->waiting + head.additions == 0;
         head.grows = is_time_to_grow(d, now);
         memcpy(out->data, &head, sizeof head);
-        if (head.ends || head.grows || head.removals + head.additions > 0 || s->running > 0 ||
-            (s->ranks > 1 && now > d->beat + BEAT_SECONDS)) {
+        if (head.ends || head.grows || head.grammars + head.removals + head.additions > 0 ||
+            s->running > 0 || (s->ranks > 1 && now > d->beat + BEAT_SECONDS)) {
             d->beat = now;
             if (head.grows) {
                 d->growth = now;
                 d->searches++;
             }
             break;
+        }
+        d->step_end = 0; /* waiting is no work */
+        if (s->woken_count > 0) {
+            serve_http_unlock(s);
+            pthread_mutex_lock(&s->lock);
+            continue;
         }
         struct timespec until;
         clock_gettime(CLOCK_MONOTONIC, &until);
@@ -354,11 +362,11 @@ static void give_orders(serve_schedule *d, serve_text *out)
         until.tv_nsec %= 1000000000;
         pthread_cond_timedwait(&s->changed, &s->lock, &until);
     }
-    pthread_mutex_unlock(&s->lock);
+    serve_http_unlock(s);
 }
 
 /* Sends the orders from rank 0 to all ranks. */
-static tsr_status share_orders(serve_schedule *d, serve_text *text)
+static tsr_status share_orders(serve_schedule *d, cli_text *text)
 {
     tsr_comm *comm = d->server->job.comm;
     int64_t size = (int64_t)text->size;
@@ -368,7 +376,7 @@ static tsr_status share_orders(serve_schedule *d, serve_text *text)
     if (!d->server->listens) {
         text->size = 0;
         char *bytes = cli_alloc((size_t)size, 1);
-        serve_text_add(text, bytes, (size_t)size);
+        cli_text_add(text, bytes, (size_t)size);
         free(bytes);
     }
     return tsr_comm_broadcast(comm, text->data, (uint64_t)size, TSR_U8, 0, NULL);
@@ -477,7 +485,7 @@ static tsr_status begin_slot(serve_schedule *d, int index, int sequence)
         c->sequence = sequence;
         d->server->running++;
     }
-    pthread_mutex_unlock(&d->server->lock);
+    serve_http_unlock(d->server);
     return c != NULL ? begin_stream(d->server, c) : TSR_OK;
 }
 
@@ -491,17 +499,19 @@ static void fail_addition(serve_schedule *d, int index)
                      tsr_last_error());
         end_request(d, c->request);
     }
-    pthread_mutex_unlock(&d->server->lock);
+    serve_http_unlock(d->server);
 }
 
 /* Carries out the orders. All ranks call this with the same orders. */
-static tsr_status obey(serve_schedule *d, const serve_text *text, orders *head)
+static tsr_status obey(serve_schedule *d, const cli_text *text, orders *head)
 {
-    const serve_server *s = d->server;
+    serve_server *s = d->server;
     const char *at = text->data;
     memcpy(head, at, sizeof *head);
     at += sizeof *head;
     tsr_status status = TSR_OK;
+    for (int64_t i = 0; i < head->grammars; i++)
+        serve_grammar_hear(s, &at);
     for (int64_t i = 0; i < head->removals && status == TSR_OK; i++) {
         int64_t sequence;
         memcpy(&sequence, at, sizeof sequence);
@@ -588,15 +598,27 @@ static tsr_status take_token(serve_schedule *d, serve_choice *c, const tsr_gener
         const bool calls = serve_reply_end(d->server, c, whole);
         end_choice(d, c, calls ? "tool_calls" : whole ? "stop" : "length");
     } else if (r->stream) {
-        serve_http_wake(r);
+        serve_http_wake(d->server, r);
     }
     return TSR_OK;
 }
 
-static tsr_status take_tokens(serve_schedule *d, int count)
+/* Counts the time of a step and the time before it. Needs the lock. */
+static void measure_step(serve_schedule *d, double begin, double end)
+{
+    d->server->metrics.steps += end - begin;
+    if (d->step_end > 0)
+        d->server->metrics.between_steps += begin - d->step_end;
+    d->step_end = end;
+}
+
+/* Takes the tokens of a step, and notes its time. */
+static tsr_status take_tokens(serve_schedule *d, int count, double begin, double end)
 {
     tsr_status status = TSR_OK;
     pthread_mutex_lock(&d->server->lock);
+    if (d->server->running > 0)
+        measure_step(d, begin, end);
     for (int i = 0; i < count && status == TSR_OK; i++) {
         const tsr_generated *token = tsr_generator_token(d->server->generator, i);
         serve_choice *c = d->slots[token->sequence].choice;
@@ -606,7 +628,7 @@ static tsr_status take_tokens(serve_schedule *d, int count)
     d->server->stats = TSR_INIT(tsr_generator_stats);
     if (status == TSR_OK)
         status = tsr_generator_get_stats(d->server->generator, &d->server->stats);
-    pthread_mutex_unlock(&d->server->lock);
+    serve_http_unlock(d->server);
     return status;
 }
 
@@ -621,7 +643,7 @@ static void fail_step(serve_schedule *d)
              tsr_last_error());
     pthread_mutex_lock(&d->server->lock);
     fail_running(d, why);
-    pthread_mutex_unlock(&d->server->lock);
+    serve_http_unlock(d->server);
     cli_say("serve: %s", why);
 }
 
@@ -648,6 +670,7 @@ tsr_status serve_schedule_run(serve_schedule *d, bool *ends)
             return tsr_comm_status(s->job.comm);
         if (s->generator == NULL)
             continue;
+        const double begin = serve_now();
         status = tsr_generator_step(s->generator, &count);
         if (status == TSR_ERR_INVALID) {
             if (s->listens)
@@ -655,7 +678,7 @@ tsr_status serve_schedule_run(serve_schedule *d, bool *ends)
             continue;
         }
         if (status == TSR_OK && s->listens)
-            status = take_tokens(d, count);
+            status = take_tokens(d, count, begin, serve_now());
         if (status != TSR_OK)
             return status;
     }
@@ -685,7 +708,7 @@ void serve_schedule_requeue(serve_schedule *d)
     for (int64_t i = 0; i < serve_chosen.parallel; i++)
         d->slots[i] = (slot){0};
     d->searches = 0;
-    pthread_mutex_unlock(&s->lock);
+    serve_http_unlock(s);
 }
 
 serve_schedule *serve_schedule_create(serve_server *s)
@@ -709,7 +732,7 @@ void serve_schedule_destroy(serve_schedule **schedule)
     free(d->grammars);
     free(d->slots);
     free(d->added);
-    serve_text_finish(&d->orders);
+    cli_text_free(&d->orders);
     free(d);
     *schedule = NULL;
 }

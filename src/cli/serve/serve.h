@@ -12,6 +12,7 @@
 
 #include "cli/inference/inference.h"
 #include "cli/lib/growing.h"
+#include "cli/lib/json.h"
 #include "cli/lib/say.h"
 
 /* Options -------------------------------------------------------------------------------------- */
@@ -33,14 +34,6 @@ void serve_options_help(FILE *out);
 
 /* Text ----------------------------------------------------------------------------------------- */
 
-/* Bytes that grow at their end. `data` has a zero byte after them, or is NULL. */
-typedef cli_text serve_text;
-void serve_text_add(serve_text *text, const char *data, size_t size);
-/* Appends a string that ends with a zero byte. */
-void serve_text_add_string(serve_text *text, const char *string);
-/* Appends a value in one line of JSON, and frees the value. */
-void serve_text_add_json(serve_text *text, json_t *value);
-void serve_text_finish(serve_text *text);
 /* Copies as much of a text as there is room for; bytes that are not UTF-8 become '?'. */
 void serve_copy_utf8(char *to, size_t size, const char *text);
 /* Returns whether bytes are UTF-8, as strings of JSON must be. */
@@ -71,19 +64,19 @@ typedef struct serve_choice {
     int sequence;    /* of the generator; −1: it waits */
     int32_t *tokens; /* [generated]: what the generator has given */
     int64_t capacity;
-    tsr_text_stream *stream;      /* NULL: no token has come yet */
-    tsr_decode_state decoding;    /* for the texts of single tokens */
-    json_t *log_probabilities;    /* of tokens whose text has not been sent yet; NULL: none */
-    double last_token;            /* of serve_now */
-    struct serve_choice *next;    /* in the queue */
-    const char *finish_reason;    /* NULL: it goes on. Here begins what the lock protects */
-    int64_t generated, cached;    /* tokens; `cached` ones of the prompt */
-    serve_text answer, reasoning; /* without `stream`: the whole text */
-    json_t *calls;                /* as a list of tool_calls; NULL: none */
+    tsr_text_stream *stream;    /* NULL: no token has come yet */
+    tsr_decode_state decoding;  /* for the texts of single tokens */
+    json_t *log_probabilities;  /* of tokens whose text has not been sent yet; NULL: none */
+    double last_token;          /* of serve_now */
+    struct serve_choice *next;  /* in the queue */
+    const char *finish_reason;  /* NULL: it goes on. Here begins what the lock protects */
+    int64_t generated, cached;  /* tokens; `cached` ones of the prompt */
+    cli_text answer, reasoning; /* without `stream`: the whole text */
+    json_t *calls;              /* as a list of tool_calls; NULL: none */
     /* The rest is for calls.c: text that may be calls, and the arguments of the call that is open;
      * where the text is, and how many spaces are before it; in JSON, how many brackets are open and
      * whether a string is; whether text before calls has been given out. */
-    serve_text held, arguments;
+    cli_text held, arguments;
     int step, depth;
     size_t spaces;
     bool call_open, in_string, escaped, preamble;
@@ -127,7 +120,7 @@ struct serve_request {
     bool ended;
     bool cancelled;                   /* the client has gone */
     double arrived;                   /* of serve_now */
-    serve_text events;                /* with `stream`: events, the last of which wait to be sent */
+    cli_text events;                  /* with `stream`: events, the last of which wait to be sent */
     size_t events_read;               /* bytes of `events` that have been sent */
     serve_problem failed;             /* the server could not complete the texts */
     struct MHD_Connection *suspended; /* waits for more events, or for the end */
@@ -157,8 +150,12 @@ void serve_grammars_finish(void);
 /* Only the main thread may use the result. */
 tsr_grammar *serve_grammar_of(const serve_grammar *grammar);
 /* Write a grammar or NULL to the orders of a step, and get it on any rank. */
-void serve_grammar_write(const serve_grammar *grammar, serve_text *out);
+void serve_grammar_write(const serve_grammar *grammar, cli_text *out);
 tsr_status serve_grammar_read(const serve_server *server, const char **at, serve_grammar **out);
+/* Writes the grammars that rank 0 has begun to compile to the orders of a step, and returns their
+ * number; NULL: there are no other ranks. On these, each one is compiled in a thread. */
+int64_t serve_grammars_announce(cli_text *out);
+void serve_grammar_hear(serve_server *server, const char **at);
 
 /* Structure (structure.c) ------------------------------------------------------------------------
  */
@@ -168,7 +165,7 @@ tsr_chat_format serve_format(const serve_server *server);
 /* Reads reasoning_effort and chat_template_kwargs. */
 bool serve_read_reasoning(serve_request *request, serve_problem *problem);
 /* Gives a request its grammar. `parameter` is where it comes from. */
-bool serve_set_grammar(const serve_server *server, serve_request *request, const serve_text *text,
+bool serve_set_grammar(const serve_server *server, serve_request *request, const cli_text *text,
                        const char *parameter, serve_problem *problem);
 /* Reads response_format and grammar. */
 bool serve_read_structure(const serve_server *server, serve_request *request,
@@ -182,10 +179,11 @@ bool serve_read_tools(const serve_server *server, serve_request *request, serve_
 /* Makes a request call a tool, if tool_choice says so. */
 bool serve_require_tools(const serve_server *server, serve_request *request,
                          serve_problem *problem);
-/* Returns whether a conversation has tools, calls or results. */
-bool serve_has_tools(const serve_request *request, const json_t *messages);
+/* Returns whether a conversation has tools, calls, results, or reasoning that the prompt keeps. */
+bool serve_has_parts(const serve_server *server, const serve_request *request,
+                     const json_t *messages);
 /* Encodes such a conversation. */
-bool serve_encode_tools(const serve_server *server, const json_t *messages, serve_request *request,
+bool serve_encode_parts(const serve_server *server, const json_t *messages, serve_request *request,
                         int32_t **ids, uint64_t *count, serve_problem *problem);
 /* Adds text that the stream of a choice has given out last (calls.c): gives out the answer, the
  * reasoning, and calls of tools. Needs the lock, as does the next one. */
@@ -233,7 +231,7 @@ tsr_status serve_add_log_probability(const serve_server *server, serve_choice *c
                                      const tsr_generated *token);
 
 /* Writes the page at /, and the policy for browsers that allows its own script only. */
-void serve_page(serve_text *page, char *policy, size_t size);
+void serve_page(cli_text *page, char *policy, size_t size);
 
 /* Metrics (metrics.c) ----------------------------------------------------------------------------
  */
@@ -247,10 +245,11 @@ typedef struct serve_metrics {
     uint64_t requests, refused, cancelled, failed, prompt_tokens, generated_tokens;
     uint64_t losses, joins;                 /* of ranks */
     serve_histogram first_token, per_token; /* in seconds */
+    double steps, between_steps;            /* seconds in which texts ran: in steps, and outside */
 } serve_metrics;
 void serve_histogram_add(serve_histogram *histogram, double value);
 /* Writes all metrics in Prometheus's text format. Needs the lock. */
-void serve_metrics_write(const serve_server *server, serve_text *out);
+void serve_metrics_write(const serve_server *server, cli_text *out);
 
 /* What a rank has, as the page shows it. */
 typedef struct serve_part {
@@ -271,7 +270,7 @@ struct serve_server {
     char key[256];            /* "": no key is needed */
     struct MHD_Daemon *daemon;
     serve_readers *readers;
-    serve_text page; /* what / shows */
+    cli_text page; /* what / shows */
     char policy[512];
     int port;         /* on which the server listens */
     bool listens;     /* this process is rank 0 of the start */
@@ -298,7 +297,9 @@ struct serve_server {
     int64_t bodies;             /* that wait for a reader, or are being read */
     size_t body_bytes;          /* of these, and of those that are being received */
     serve_metrics metrics;
-    tsr_generator_stats stats; /* after the last step */
+    tsr_generator_stats stats;     /* after the last step */
+    struct MHD_Connection **woken; /* [woken_count]: there is something to send on them */
+    int woken_count, woken_capacity;
 };
 
 /* Starts to listen. Returns CLI_DONE, or prints what is wrong. */
@@ -306,8 +307,12 @@ int serve_http_start(serve_server *server);
 /* Stops listening, waits some seconds for the answers that are being sent, and closes all
  * connections. */
 void serve_http_stop(serve_server *server);
-/* Wakes the connection that waits for a request, if there is one. Needs the lock. */
-void serve_http_wake(serve_request *request);
+/* Lets serve_http_unlock wake the connection that waits for a request, if there is one. Needs the
+ * lock. */
+void serve_http_wake(serve_server *server, serve_request *request);
+/* Releases the lock, and wakes all these connections: if one were woken at a time, their thread
+ * would wait for the lock again and again. */
+void serve_http_unlock(serve_server *server);
 /* Returns whether the client of a request has closed its connection. Needs the lock. */
 bool serve_http_is_closed(const serve_request *request);
 
