@@ -47,7 +47,7 @@ static tsr_status fill(tsr_grammar *g, const tsr_grammar_params *p)
     TSR__TRY(tsr__readings_init(&g->readings));
     TSR__TRY(tsr__tokenizer_trie(g->tokenizer, &g->trie));
     TSR__TRY(list_ends(g));
-    g->path = tsr__calloc((size_t)g->trie->longest + 1, sizeof *g->path);
+    g->path = tsr__calloc(2 * ((size_t)g->trie->longest + 1), sizeof *g->path);
     g->once.words = tsr__calloc(g->mask_words, sizeof *g->once.words);
     g->partial.words = tsr__calloc(g->mask_words, sizeof *g->partial.words);
     if (!g->path || !g->once.words || !g->partial.words)

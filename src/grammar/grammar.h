@@ -188,7 +188,7 @@ struct tsr_grammar {
     size_t found_count;
     uint64_t search; /* the number of this search */
     uint64_t effort; /* for this mask; see TSR__MOST_EFFORT */
-    int32_t *path;   /* [longest + 1]: sets on the way to a node of the trie */
+    int32_t *path;   /* [2 · (longest + 1)]: sets on the way to a node of the trie */
     size_t mask_words;
     tsr__mask once;    /* the mask of a set that was asked for the first time */
     tsr__mask partial; /* of a set that is alike to another one up to a depth */

@@ -14,6 +14,8 @@
 /* and is not kept if so many are: few tokens are longer. */
 #define MOST_KEPT_DEPTH 16
 
+/* A mask is found from that of another set only if at least so many bytes lead there. */
+#define LEAST_BYTES 32
 /* Sets of more readings are not looked at before they are asked for. */
 #define MOST_AHEAD 64
 
@@ -195,17 +197,126 @@ static tsr_status find_alike(tsr_grammar *g, int32_t set, int32_t *out, int32_t 
     return *depth < LEAST_DEPTH ? TSR_OK : tsr__readings_find(g, count, few, out);
 }
 
+/* Returns whether the mask of a set may be asked for as it is: all readings have the local stack,
+ * and none is the end of the rule. */
+static bool is_local(const tsr_grammar *g, int32_t set)
+{
+    const tsr__reading_set *s = &g->readings.sets[set];
+    for (uint32_t i = 0; i < s->count; i++)
+        if ((uint32_t)g->readings.readings[s->first + i] != TSR__STACK_LOCAL)
+            return false;
+    return !s->ends;
+}
+
+/* Gives the set to which most bytes lead from a set; 0 if they are fewer than LEAST_BYTES. */
+static tsr_status find_usual_next(tsr_grammar *g, int32_t set, int32_t *out)
+{
+    int32_t nexts[256];
+    int counts[256], kinds = 0, most = 0;
+    for (int byte = 0; byte < 256; byte++) {
+        int32_t next;
+        int kind = 0;
+        TSR__TRY(tsr__readings_step(g, set, (uint8_t)byte, &next));
+        while (kind < kinds && nexts[kind] != next)
+            kind++;
+        if (kind == kinds) {
+            nexts[kinds] = next;
+            counts[kinds++] = 0;
+        }
+        counts[kind]++;
+    }
+    *out = 0;
+    for (int kind = 0; kind < kinds; kind++)
+        if (nexts[kind] != 0 && counts[kind] >= LEAST_BYTES && counts[kind] > most) {
+            most = counts[kind];
+            *out = nexts[kind];
+        }
+    return TSR_OK;
+}
+
+/* Gives a set that reads most tokens as this one does: the states inside a string to which most
+ * bytes lead, also from there. 0: there is none. */
+static tsr_status find_model(tsr_grammar *g, int32_t set, int32_t *out)
+{
+    int32_t next;
+    TSR__TRY(find_usual_next(g, set, out));
+    if (*out == 0 || *out == set || !is_local(g, *out)) {
+        *out = 0;
+        return TSR_OK;
+    }
+    TSR__TRY(find_usual_next(g, *out, &next));
+    *out = next == *out ? next : 0;
+    return TSR_OK;
+}
+
+/* The ends of a mask and of its model, which are in ascending order. */
+typedef struct end_merge {
+    const tsr__mask *model;
+    size_t next; /* in model->ends */
+    tsr__mask *out;
+} end_merge;
+
+/* Takes over the model's ends before a node. */
+static tsr_status take_ends(end_merge *m, uint32_t node)
+{
+    while (m->next < m->model->end_count && m->model->ends[m->next] < node)
+        TSR__TRY(add_end(m->out, m->model->ends[m->next++]));
+    return TSR_OK;
+}
+
+/* Finds the mask of a set from that of its model: walks only where the two read different sets. */
+static tsr_status walk_beside(tsr_grammar *g, int32_t set, int32_t model_set,
+                              const tsr__mask *model, tsr__mask *out)
+{
+    const tsr__token_trie *t = g->trie;
+    int32_t *own = g->path, *other = g->path + t->longest + 1;
+    end_merge ends = {.model = model, .out = out};
+    memcpy(out->words, model->words, g->mask_words * sizeof *out->words);
+    own[0] = set;
+    other[0] = model_set;
+    for (uint32_t n = 1; n < t->count;) {
+        const uint32_t depth = t->depths[n];
+        int32_t next, wanted;
+        if (++g->effort > TSR__MOST_EFFORT)
+            return tsr__too_ambiguous();
+        TSR__TRY(tsr__readings_step(g, own[depth - 1], t->bytes[n], &next));
+        TSR__TRY(tsr__readings_step(g, other[depth - 1], t->bytes[n], &wanted));
+        if (next == wanted) {
+            n = t->nexts[n];
+            continue;
+        }
+        own[depth] = next;
+        other[depth] = wanted;
+        for (uint32_t i = t->firsts[n]; i < t->firsts[n + 1]; i++)
+            out->words[t->tokens[i] / 32] &= ~(UINT32_C(1) << (t->tokens[i] % 32));
+        if (next != 0)
+            allow(t, n, out->words);
+        TSR__TRY(take_ends(&ends, n));
+        ends.next += ends.next < model->end_count && model->ends[ends.next] == n;
+        if (g->readings.sets[next].ends)
+            TSR__TRY(add_end(out, n));
+        n++;
+    }
+    return take_ends(&ends, UINT32_MAX);
+}
+
 /* Walks through the trie for a set, and keeps or shares the mask. */
 static tsr_status find_new(tsr_grammar *g, int32_t set, const tsr__mask **out)
 {
     const tsr__reading_set s = g->readings.sets[set];
+    const tsr__mask *model = NULL;
+    int32_t model_set = 0;
     *out = tsr__shared_mask_find(g, g->readings.readings + s.first, s.count);
     if (*out)
         return TSR_OK;
+    TSR__TRY(find_model(g, set, &model_set));
+    if (model_set != 0)
+        TSR__TRY(find_local(g, model_set, &model));
     tsr__mask *mask = create_mask(g);
     if (!mask)
         return TSR_ERR_NO_MEMORY;
-    tsr_status status = walk(g, 0, set, 0, mask, true);
+    tsr_status status =
+        model ? walk_beside(g, set, model_set, model, mask) : walk(g, 0, set, 0, mask, true);
     if (status == TSR_OK)
         status = tsr__shared_mask_add(g, g->readings.readings + s.first, s.count, mask, out);
     if (*out) {
@@ -338,9 +449,12 @@ static tsr_status visit_stacks(tsr_grammar *g, int32_t set, visits *list)
 static tsr_status visit_next(tsr_grammar *g, int32_t set, visits *list)
 {
     const tsr__mask *mask;
+    int32_t alike, depth;
     int class = -1;
     g->effort = 0;
-    TSR__TRY(find_local(g, set, &mask));
+    TSR__TRY(find_alike(g, set, &alike, &depth));
+    /* A mask that would not be kept is cheap. */
+    TSR__TRY(find_local(g, depth < MOST_KEPT_DEPTH ? set : alike, &mask));
     for (int byte = 0; byte < 256; byte++) {
         int32_t next;
         if (g->automaton.classes[byte] == class)
@@ -351,17 +465,6 @@ static tsr_status visit_next(tsr_grammar *g, int32_t set, visits *list)
         TSR__TRY(visit_later(g, next, list));
     }
     return TSR_OK;
-}
-
-/* Returns whether the mask of a set may be asked for as it is: all readings have the local stack,
- * and none is the end of the rule. */
-static bool is_local(const tsr_grammar *g, int32_t set)
-{
-    const tsr__reading_set *s = &g->readings.sets[set];
-    for (uint32_t i = 0; i < s->count; i++)
-        if ((uint32_t)g->readings.readings[s->first + i] != TSR__STACK_LOCAL)
-            return false;
-    return !s->ends;
 }
 
 tsr_status tsr__masks_ahead(tsr_grammar *g, uint64_t time_ns)

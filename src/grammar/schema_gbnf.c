@@ -18,7 +18,7 @@
 static const char common[] =
     "ws ::= | \" \" | \"\\n\"{1,2} [ \\t]{0,20}\n"
     "plain ::= [^\"\\\\\\x00-\\x1f\\x7f]\n"
-    "rest ::= plain*\n"
+    "rest ::= plain* \"\\\"\"\n"
     "hex ::= [0-9a-fA-F]\n"
     "escape ::= [\"\\\\/bfnrt] | \"u\" ([0-9a-cA-CefEF] hex{3} | [dD] [0-7] hex{2} | [dD] [89abAB] "
     "hex{2} \"\\\\u\" [dD] [c-fC-F] hex{2})\n"

@@ -141,8 +141,9 @@ typedef struct prefix {
     size_t first, end, at;
 } prefix;
 
-/* Writes rule `rule` of the names that follow a prefix and are none of the properties. Adds the
- * longer prefixes to list[*count]. */
+/* Writes rule `rule` of the names that follow a prefix and are none of the properties, with the
+ * quotation mark after them: without it, the rule could end at most nodes of the trie of tokens,
+ * which each mask would visit. Adds the longer prefixes to list[*count]. */
 static tsr_status put_prefix(tsr__schema_writer *w, const property **sorted, size_t number,
                              prefix **list, size_t *capacity, size_t *count, size_t rule)
 {
@@ -174,7 +175,7 @@ static tsr_status put_prefix(tsr__schema_writer *w, const property **sorted, siz
         if (pass == 0)
             TSR__TRY(tsr__schema_put(w, "] rest"));
     }
-    return tsr__schema_put(w, first == p.first ? " | \"\"\n" : "\n");
+    return tsr__schema_put(w, first == p.first ? " | \"\\\"\"\n" : "\n");
 }
 
 /* Writes rules of the names of other properties: k0 of the whole name. Characters that JSON must
@@ -221,9 +222,8 @@ static tsr_status put_members(tsr__schema_writer *w, const properties *p, size_t
                              p->count));
     TSR__TRY(tsr__schema_put(w, "c%zu-%zu ::= ws | \",\" ws m%zu c%zu-%zu\n", number, p->count,
                              number, number, p->count));
-    TSR__TRY(p->count > 0
-                 ? tsr__schema_put(w, "m%zu ::= \"\\\"\" k%zu-0 \"\\\"\" \":\" ws ", number, number)
-                 : tsr__schema_put(w, "m%zu ::= string \":\" ws ", number));
+    TSR__TRY(p->count > 0 ? tsr__schema_put(w, "m%zu ::= \"\\\"\" k%zu-0 \":\" ws ", number, number)
+                          : tsr__schema_put(w, "m%zu ::= string \":\" ws ", number));
     TSR__TRY(tsr__schema_put_rule(w, p->more_value));
     TSR__TRY(tsr__schema_put(w, "\n"));
     return p->count > 0 ? put_names(w, p, number) : TSR_OK;
