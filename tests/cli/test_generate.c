@@ -109,26 +109,20 @@ START_TEST(seeds_choose_texts)
     tool_result a =
         tool_run("generate " MODEL " -p Once --max-tokens 20 --temperature 1.5 --seed 5");
     tool_result b =
-        tool_run("generate " MODEL " -p Once --max-tokens 20 --temperature 1.5 --seed 5");
-    tool_result c =
         tool_run("generate " MODEL " -p Once --max-tokens 20 --temperature 1.5 --seed 6");
     ck_assert_int_eq(a.exit_code, 0);
-    ck_assert_str_eq(a.out, b.out);
-    ck_assert_str_ne(a.out, c.out);
+    ck_assert_str_ne(a.out, b.out); /* drafts_of_a_model_change_no_text has the same seed twice */
     tool_result_free(&a);
     tool_result_free(&b);
-    tool_result_free(&c);
 }
 END_TEST
 
 /* A temperature of 0, and a top-p of 0, leave only the most likely token. */
 START_TEST(zeros_take_the_most_likely_token)
 {
-    tool_result greedy = tool_run("generate " MODEL " -p Once --max-tokens 20 --greedy");
-    ck_assert_int_eq(greedy.exit_code, 0);
-    tool_prints("generate " MODEL " -p Once --max-tokens 20 --temperature 0", greedy.out);
-    tool_prints("generate " MODEL " -p Once --max-tokens 20 --temperature 9 --top-p 0", greedy.out);
-    tool_result_free(&greedy);
+    static const char greedy[] = "Once upon a time, there was a little girl named\n";
+    tool_prints("generate " MODEL " -p Once -n 12 --temperature 0", greedy);
+    tool_prints("generate " MODEL " -p Once -n 12 --temperature 9 --top-p 0", greedy);
 }
 END_TEST
 
@@ -163,25 +157,22 @@ START_TEST(grammars_limit_texts)
 }
 END_TEST
 
-/* Prompts from a pipe and from files, by the short names of options, also for two ranks. */
+/* Prompts from a pipe and from files, by the short names of options, for two ranks. */
 START_TEST(prompts_are_in_files)
 {
     char place[] = "/tmp/tessera-prompts-XXXXXX", path[64], arguments[512];
     ck_assert_ptr_nonnull(mkdtemp(place));
     snprintf(path, sizeof path, "%s/file", place);
     (void)with_file("", "Once upon\r\n", path);
-    for (int i = 0; i < (TEST_HAVE_UCX ? 2 : 1); i++) {
-        snprintf(arguments, sizeof arguments,
-                 "%sgenerate " MODEL " -p - -f %s -p Once -n 1 -s 7 -c 60",
-                 i == 0 ? "" : "launch --no-prefix -n 2 -- " TEST_TOOL " ", path);
-        tool_feed("Lily\n", 5);
-        tool_result result = tool_run(arguments);
-        ck_assert_msg(result.exit_code == 0, "%s", result.err);
-        ck_assert_int_eq(tool_count(result.out, "[0]\nLily"), 1);
-        ck_assert_int_eq(tool_count(result.out, "\n\n[1]\nOnce upon"), 1);
-        ck_assert_int_eq(tool_count(result.out, "\n\n[2]\nOnce"), 1);
-        tool_result_free(&result);
-    }
+    snprintf(arguments, sizeof arguments, "%sgenerate " MODEL " -p - -f %s -p Once -n 1 -s 7 -c 60",
+             TEST_HAVE_UCX ? "launch --no-prefix -n 2 -- " TEST_TOOL " " : "", path);
+    tool_feed("Lily\n", 5);
+    tool_result result = tool_run(arguments);
+    ck_assert_msg(result.exit_code == 0, "%s", result.err);
+    ck_assert_int_eq(tool_count(result.out, "[0]\nLily"), 1);
+    ck_assert_int_eq(tool_count(result.out, "\n\n[1]\nOnce upon"), 1);
+    ck_assert_int_eq(tool_count(result.out, "\n\n[2]\nOnce"), 1);
+    tool_result_free(&result);
     (void)with_file("", "\n", path);
     snprintf(arguments, sizeof arguments, "generate " MODEL " --file %s", path);
     tool_fails(arguments, "/file is empty\n");
