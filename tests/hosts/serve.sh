@@ -21,7 +21,7 @@ arguments="serve $model --port 8080 --name stories --format vicuna --parallel 16
 streams=${TEST_HOSTS_STREAMS-4}
 seed=${TEST_HOSTS_SEED-$(date +%s)}
 ask() { # PATH [BODY]: prints what the server answers
-    on "$a" curl -sN --max-time 60 "http://127.0.0.1:8080$1" ${2:+-d "$2"}
+    on "$a" curl -sN --max-time 300 "http://127.0.0.1:8080$1" ${2:+-d "$2"}
 }
 # text KIND: prints the text of a stream, one of 4, and whether it has ended as it should.
 text() {
