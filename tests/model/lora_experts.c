@@ -425,6 +425,43 @@ static void check_transposed(void)
     remove_all(folder);
 }
 
+/* The norm of a row of zeros is no divisor of 0: features and gradients stay numbers. */
+static void check_zero_rows(void)
+{
+    tsr_model *model = open_model(PATH "phi3/hf", TSR_EXPERT_DIVISION_AUTO);
+    tsr_stack *stack = tsr_model_stack(model);
+    tsr_layer *block = tsr_stack_block(stack, 0);
+    tsr_lora *lora = NULL;
+    int found = 0;
+    for (int i = 0; i < tsr_layer_parameter_count(block); i++) {
+        const tsr_parameter *p = tsr_layer_parameter(block, i);
+        if (!strstr(p->name, "attention.o.weight"))
+            continue;
+        OK(tsr_fill(queue, p->tensor, 0));
+        found++;
+    }
+    CHECK(found == 1, "phi3 has %d parameters attention.o.weight", found);
+    double *base = features(stack, NULL);
+    OK(tsr_lora_create(
+        tsr_lora_params(.stack = stack, .dora = true, .targets = TSR_LORA_O, .trainable = true),
+        &lora));
+    double *adapted = features(stack, NULL);
+    CHECK(largest_difference(adapted, base) <= 1e-5, "zeros with magnitudes differ by %g",
+          largest_difference(adapted, base));
+    backward(stack);
+    for (int i = 0; i < tsr_layer_parameter_count(lora->adapter.layer); i++) {
+        const tsr_parameter *p = tsr_layer_parameter(lora->adapter.layer, i);
+        double *grad = values_of(p->grad);
+        for (int64_t e = 0; e < part_count(p); e++)
+            CHECK(isfinite(grad[e]), "%s: gradient %lld is %g", p->name, (long long)e, grad[e]);
+        free(grad);
+    }
+    free(base);
+    free(adapted);
+    tsr_lora_destroy(&lora);
+    tsr_model_close(&model);
+}
+
 CASE(lora_dora, "lora: adapters with magnitudes")
 {
     check_adapter(
@@ -436,5 +473,6 @@ CASE(lora_dora, "lora: adapters with magnitudes")
     check_adapter(PATH "phi3/hf", TSR_EXPERT_DIVISION_AUTO, tsr_lora_params(.dora = true),
                   TSR_LORA_PEFT);
     check_dora_mistakes();
+    check_zero_rows();
     check_transposed();
 }

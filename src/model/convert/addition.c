@@ -173,7 +173,7 @@ static void add_row(const tsr__addition *m, int64_t ours, float *values)
     }
     if (!m->m)
         return;
-    double square = 0;
+    double square = 1e-37; /* as in passes, so that the norm of a row of zeros is not 0 */
     for (int64_t i = 0; i < x->inputs; i++)
         square += (double)values[i] * (double)values[i];
     const double factor = (double)m->m[ours] / sqrt(square);

@@ -25,6 +25,10 @@ static tsr_status add_up(const tsr__adapter *adapter, tsr__temps *temps, int par
                       tsr_matmul_params(.alpha = own->scale, .accumulate = true));
 }
 
+/* Added to the square of a norm, so that the norm of a row of zeros is not 0. It does not change the
+ * bits of norms above 1e-15. */
+#define LEAST_SQUARE 1e-37
+
 /* norm = the norms of all rows that this rank keeps. A row-parallel layer has a part of each row.
  */
 static tsr_status compute_norms(const tsr__adapter *adapter, tsr__temps *temps, int part,
@@ -34,7 +38,8 @@ static tsr_status compute_norms(const tsr__adapter *adapter, tsr__temps *temps, 
     tsr_tensor *sum;
     TSR__TRY(add_up(adapter, temps, part, &sum));
     TSR__TRY(tsr_binary(stream, sum, sum, sum, TSR_BINARY_MUL));
-    TSR__TRY(tsr_reduce(stream, norm, sum, 1, TSR_REDUCE_SUM, false));
+    TSR__TRY(tsr_fill(stream, norm, LEAST_SQUARE));
+    TSR__TRY(tsr_reduce(stream, norm, sum, 1, TSR_REDUCE_SUM, true));
     if (adapter->is_row && adapter->base.size > 1)
         TSR__TRY(tsr_group_all_reduce(adapter->base.group, norm, TSR_OP_SUM, NULL, NULL));
     return tsr_unary(stream, norm, norm, TSR_UNARY_SQRT);
