@@ -53,6 +53,10 @@ typedef struct tsr_stack_params {
      * their gradients. Refused by name: latent attention, packed rows with
      * delta nets, dropout. */
     tsr_group *context_group;
+    /* The layers of the model that are trained, such as "0-3,7". The others, the embedding, the
+     * last norm and the head are frozen: their values are sharded, too, but have no gradients and
+     * no optimizer state. NULL: everything is trained. */
+    const char *trained;
 } tsr_stack_params;
 #define tsr_stack_params(...)                                                                      \
     (&(tsr_stack_params){.struct_size = sizeof(tsr_stack_params), __VA_ARGS__})
@@ -94,7 +98,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_stack_shard(tsr_stack *stack, const tsr_fsd
  * has joined, the stack has no parameters yet. After an error it may be called again, with the
  * group that is left then. */
 TSR_API TSR_NODISCARD tsr_status tsr_stack_reshard(tsr_stack *stack, const tsr_fsdp_params *params);
-/* Adds all sharded parameters to an optimizer, unless they are frozen. */
+/* Adds all sharded parameters to an optimizer, except those that are frozen. */
 TSR_API TSR_NODISCARD tsr_status tsr_stack_add_to(tsr_stack *stack, tsr_optimizer *optimizer);
 
 /* Adds the gradients of a head that is the embedding, of which the first and the last stage each

@@ -749,6 +749,82 @@ CASE(stack_delta_nets, "stack: delta nets and attention with a gate are trained,
     tsr_group_destroy(&alone);
 }
 
+/* Chosen layers ------------------------------------------------------------------------------ */
+
+/* The sums of the values of frozen and of trained parameters. */
+typedef struct value_sums {
+    const tsr_stack *stack;
+    double frozen, trained;
+} value_sums;
+
+static tsr_status add_values(void *user, const tsr__stack_parameter *p)
+{
+    value_sums *sums = user;
+    const bool is_frozen = p->layer != 1;
+    tsr_fsdp_shard shard = TSR_INIT(tsr_fsdp_shard);
+    CHECK(is_frozen == (p->sharded != sums->stack->sharded), "%s of layer %d is %s", p->ours,
+          p->layer, is_frozen ? "trained" : "frozen");
+    OK(tsr_fsdp_get_shard(p->sharded, p->number, &shard));
+    if (!shard.value)
+        return TSR_OK;
+    CHECK(!is_frozen || (!shard.grad && !shard.moment1), "%s of layer %d has a gradient", p->ours,
+          p->layer);
+    double *values = values_of(shard.value);
+    for (uint64_t i = 0; i < shard.range.count; i++)
+        *(is_frozen ? &sums->frozen : &sums->trained) += values[i];
+    free(values);
+    return TSR_OK;
+}
+
+/* Layer 1 is trained: a step has its gradients, and changes nothing else. */
+static void check_trained(made_model *made, const char *path, tsr_group *alone)
+{
+    static float logits[LOGITS];
+    tsr_model_file *file = NULL;
+    tsr_stack *stack = NULL;
+    OK(tsr_model_file_open(path, &file));
+    OK(tsr_stack_create(
+        tsr_stack_params(.config = tsr_model_file_config(file), .group = group, .trained = "1"),
+        &stack));
+    OK(tsr_stack_shard(stack, tsr_fsdp_params(.group = alone, .optimizer = TSR_OPTIMIZER_SGD)));
+    OK(tsr_stack_load(stack, file));
+    compute(stack, logits);
+    check_logits(made, logits, "of which a layer is trained");
+    value_sums before = {.stack = stack}, after = {.stack = stack};
+    OK(tsr__stack_each(stack, add_values, &before));
+    check_step(stack, MADE_VOCABULARY, made->family.type, NULL);
+    OK(tsr__stack_each(stack, add_values, &after));
+    CHECK(before.frozen == after.frozen && before.trained != after.trained,
+          "%s: sums of values %g and %g, then %g and %g", made->family.type, before.frozen,
+          before.trained, after.frozen, after.trained);
+    FAILS(tsr_stack_reshard(stack, tsr_fsdp_params(.group = alone)), TSR_ERR_UNSUPPORTED,
+          "stack: a stack of which only some layers are trained cannot be divided again");
+    tsr_stack_destroy(&stack);
+    FAILS(tsr_stack_create(tsr_stack_params(.config = tsr_model_file_config(file), .group = group,
+                                            .trained = "1-2"),
+                           &stack),
+          TSR_ERR_INVALID,
+          "stack: trained is '1-2'; numbers from 0 to 1 and ranges of them, such as 0-3,7, are "
+          "needed");
+    tsr_model_file_close(&file);
+}
+
+/* One family has a head that is the embedding, and learned positions. */
+CASE(stack_trained, "stack: chosen layers are trained, and the others stay as they are")
+{
+    tsr_group *alone = NULL;
+    OK(tsr_group_create(NULL, queue, NULL, &alone));
+    for (int f = 0; f < made_family_count; f++) {
+        made_model made;
+        if (f > 0 && !made_families[f].transposed)
+            continue;
+        made_init(&made, &made_families[f], SEED + (uint64_t)f);
+        check_trained(&made, made_write_hf(&made), alone);
+        made_finish(&made);
+    }
+    tsr_group_destroy(&alone);
+}
+
 CASE(stack_families, "stack: gradients of families, which are read, saved and read again")
 {
     static const char *const families[] = {

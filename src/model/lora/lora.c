@@ -138,41 +138,6 @@ tsr_status tsr__lora_check(const tsr_lora_params *p)
     return TSR_OK;
 }
 
-/* Reads the next number or range of `text`, and moves past it. Returns false if there is none. */
-static bool read_range(const char **text, int layers, int *first, int *last)
-{
-    char *end;
-    if (**text < '0' || **text > '9')
-        return false;
-    const long from = strtol(*text, &end, 10);
-    long to = from;
-    if (*end == '-' && end[1] >= '0' && end[1] <= '9')
-        to = strtol(end + 1, &end, 10);
-    if (from > to || to >= layers || (*end != ',' && *end != '\0') || (*end == ',' && !end[1]))
-        return false;
-    *first = (int)from;
-    *last = (int)to;
-    *text = *end == ',' ? end + 1 : end;
-    return true;
-}
-
-/* Sets chosen[layers], those that `list` names. */
-static tsr_status choose_layers(const char *list, int layers, bool *chosen)
-{
-    int first = 0, last = layers - 1;
-    const char *rest = list ? list : "";
-    for (bool more = true; more; more = *rest != '\0') {
-        TSR__REQUIRE(
-            !list || read_range(&rest, layers, &first, &last),
-            "lora: layers is '%s'; numbers from 0 to %d and ranges of them, such as 0-3,7, "
-            "are needed",
-            list, layers - 1);
-        for (int i = first; i <= last; i++)
-            chosen[i] = true;
-    }
-    return TSR_OK;
-}
-
 /* Lists the modules that `targets` asks for, in the chosen layers. */
 static tsr_status add_modules(tsr_lora *lora, unsigned targets, const bool *chosen)
 {
@@ -210,7 +175,8 @@ tsr_status tsr_lora_create(const tsr_lora_params *params, tsr_lora **out)
     const uint64_t seed = (uint64_t)params->seed;
     const int layers = lora->stack->config->layers;
     bool *chosen = tsr__calloc((size_t)layers, sizeof *chosen);
-    tsr_status status = chosen ? choose_layers(params->layers, layers, chosen) : TSR_ERR_NO_MEMORY;
+    tsr_status status = chosen ? tsr__stack_choose("lora: layers", params->layers, layers, chosen)
+                               : TSR_ERR_NO_MEMORY;
     if (status == TSR_OK)
         status = add_modules(lora, params->targets, chosen);
     tsr__free(chosen);

@@ -53,5 +53,7 @@ tsr_status tsr_stack_add_choice_biases(tsr_stack *stack, const float *const *cha
     if (c.wanted == 0)
         return TSR_OK;
     TSR__TRY(tsr__stack_each(stack, change_one, &c));
+    if (stack->frozen)
+        TSR__TRY(tsr_fsdp_changed(stack->frozen));
     return tsr_fsdp_changed(stack->sharded);
 }

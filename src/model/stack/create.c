@@ -401,6 +401,21 @@ tsr_status tsr__stack_create(const tsr__stack_options *options, tsr_stack **out)
     return status;
 }
 
+/* Freezes all layers that a list does not name. */
+static tsr_status freeze_others(tsr_stack *s, const char *trained)
+{
+    bool *chosen = tsr__calloc((size_t)s->config->layers, sizeof *chosen);
+    tsr_status status = chosen ? TSR_OK : TSR_ERR_NO_MEMORY;
+    if (status == TSR_OK)
+        status = tsr__stack_choose("stack: trained", trained, s->config->layers, chosen);
+    if (status == TSR_OK)
+        tsr__stack_freeze(s);
+    for (int i = 0; status == TSR_OK && i < s->layer_count; i++)
+        tsr_layer_set_frozen(s->blocks[i], !chosen[s->first_layer + i]);
+    tsr__free(chosen);
+    return status;
+}
+
 tsr_status tsr_stack_create(const tsr_stack_params *params, tsr_stack **out)
 {
     tsr_partition_params partition = TSR_INIT(tsr_partition_params);
@@ -424,21 +439,28 @@ tsr_status tsr_stack_create(const tsr_stack_params *params, tsr_stack **out)
                  "stack: deviation is %g; a number above 0 and up to 1e6 is possible", deviation);
     tsr_group *context_group =
         tsr_group_size(params->context_group) > 1 ? params->context_group : NULL;
-    return tsr__stack_create(&(tsr__stack_options){.config = params->config,
-                                                   .trains = true,
-                                                   .group = group,
-                                                   .context_group = context_group,
-                                                   .first_layer = params->first_layer,
-                                                   .layer_count = params->layers,
-                                                   .partition = partition,
-                                                   .dtype = dtype,
-                                                   .norm_dtype = dtype,
-                                                   .features = dtype,
-                                                   .seed = params->seed,
-                                                   .deviation = (float)deviation,
-                                                   .recompute = params->recompute,
-                                                   .experts_over_data = params->experts_over_data},
-                             out);
+    tsr_stack *created = NULL;
+    TSR__TRY(
+        tsr__stack_create(&(tsr__stack_options){.config = params->config,
+                                                .trains = true,
+                                                .group = group,
+                                                .first_layer = params->first_layer,
+                                                .layer_count = params->layers,
+                                                .partition = partition,
+                                                .dtype = dtype,
+                                                .norm_dtype = dtype,
+                                                .features = dtype,
+                                                .seed = params->seed,
+                                                .deviation = (float)deviation,
+                                                .recompute = params->recompute,
+                                                .experts_over_data = params->experts_over_data},
+                          &created));
+    const tsr_status status = params->trained ? freeze_others(created, params->trained) : TSR_OK;
+    if (status == TSR_OK)
+        *out = created;
+    else
+        tsr_stack_destroy(&created);
+    return status;
 }
 
 void tsr_stack_destroy(tsr_stack **stack)
@@ -448,6 +470,8 @@ void tsr_stack_destroy(tsr_stack **stack)
     tsr_stack *s = *stack;
     tsr_fsdp_destroy(&s->tied);
     tsr_fsdp_destroy(&s->sharded);
+    tsr_fsdp_destroy(&s->frozen);
+    tsr__free(s->places);
     tsr_layer_destroy(&s->embedding);
     for (int i = 0; s->blocks && i < s->layer_count; i++)
         tsr_layer_destroy(&s->blocks[i]);
@@ -510,18 +534,32 @@ void tsr__stack_own_name(const tsr_stack *s, int layer, const char *ours, const 
                  p->name + snprintf(block, sizeof block, "%s%d.", s->family->hf_block, layer));
 }
 
+#define TIED (-1) /* stands for the unit of `tied` */
+
+/* The numbers of parameters that have been visited. */
+typedef struct visited {
+    uint64_t sharded, frozen, tied;
+} visited;
+
+static uint64_t *count_of(const tsr_stack *s, visited *counts, int unit)
+{
+    return unit == TIED                             ? &counts->tied
+           : s->places && s->places[unit].is_frozen ? &counts->frozen
+                                                    : &counts->sharded;
+}
+
 /* Visits the parameters of a layer whose name in weights.h is `ours`, or of a block. */
 static tsr_status visit_layer(const tsr_stack *s, tsr_layer *layer, int number, const char *ours,
-                              tsr_fsdp *sharded, int unit, uint64_t *count, visitor *visit,
-                              void *user)
+                              int unit, visited *counts, visitor *visit, void *user)
 {
+    uint64_t *count = count_of(s, counts, unit);
     for (int i = 0; i < tsr_layer_parameter_count(layer); i++) {
         tsr__stack_parameter p = {.layer = number,
                                   .parameter = tsr_layer_parameter(layer, i),
                                   .owner = layer,
                                   .index = i,
-                                  .sharded = sharded,
-                                  .unit = unit,
+                                  .sharded = unit == TIED ? s->tied : tsr__stack_model(s, unit),
+                                  .unit = unit == TIED ? 0 : unit,
                                   .number = (*count)++};
         tsr__stack_own_name(s, number, ours, p.parameter, p.ours);
         TSR__TRY(visit(user, &p));
@@ -530,46 +568,43 @@ static tsr_status visit_layer(const tsr_stack *s, tsr_layer *layer, int number, 
 }
 
 /* Visits the layers that compute the blocks' own inputs. They are not in training. */
-static tsr_status visit_inputs(const tsr_stack *s, uint64_t *count, visitor *visit, void *user)
+static tsr_status visit_inputs(const tsr_stack *s, visited *counts, visitor *visit, void *user)
 {
     if (!s->input_table)
         return TSR_OK;
-    TSR__TRY(visit_layer(s, s->input_table, -1, "input_table", NULL, 0, count, visit, user));
-    TSR__TRY(
-        visit_layer(s, s->input_projection, -1, "input_projection", NULL, 0, count, visit, user));
-    return visit_layer(s, s->input_norm, -1, "input_norm", NULL, 0, count, visit, user);
+    TSR__TRY(visit_layer(s, s->input_table, -1, "input_table", 0, counts, visit, user));
+    TSR__TRY(visit_layer(s, s->input_projection, -1, "input_projection", 0, counts, visit, user));
+    return visit_layer(s, s->input_norm, -1, "input_norm", 0, counts, visit, user);
 }
 
-static tsr_status visit_positions(const tsr_stack *s, uint64_t *count, visitor *visit, void *user)
+static tsr_status visit_positions(const tsr_stack *s, visited *counts, visitor *visit, void *user)
 {
-    const tsr__stack_parameter p = {
-        .layer = -1,
-        .ours = "positions.weight",
-        .parameter = s->sharded ? tsr_fsdp_parameter(s->sharded, s->units.positions, 0) : NULL,
-        .sharded = s->sharded,
-        .unit = s->units.positions,
-        .number = s->sharded ? (*count)++ : 0};
+    tsr_fsdp *sharded = tsr__stack_model(s, s->units.positions);
+    const tsr__stack_parameter p = {.layer = -1,
+                                    .ours = "positions.weight",
+                                    .parameter = sharded ? tsr__stack_positions(s) : NULL,
+                                    .sharded = sharded,
+                                    .unit = s->units.positions,
+                                    .number =
+                                        sharded ? (*count_of(s, counts, s->units.positions))++ : 0};
     return visit(user, &p);
 }
 
 tsr_status tsr__stack_each(const tsr_stack *s, visitor *visit, void *user)
 {
     const bool tied = s->config->tied;
-    uint64_t count = 0, tied_count = 0;
+    visited counts = {0};
     if (s->embedding)
-        TSR__TRY(visit_layer(s, s->embedding, -1, "embedding", tied ? s->tied : s->sharded,
-                             tied ? 0 : s->units.embedding, tied ? &tied_count : &count, visit,
-                             user));
+        TSR__TRY(visit_layer(s, s->embedding, -1, "embedding", tied ? TIED : s->units.embedding,
+                             &counts, visit, user));
     if (s->is_first && s->config->learned_positions)
-        TSR__TRY(visit_positions(s, &count, visit, user));
-    TSR__TRY(visit_inputs(s, &count, visit, user));
+        TSR__TRY(visit_positions(s, &counts, visit, user));
+    TSR__TRY(visit_inputs(s, &counts, visit, user));
     for (int i = 0; i < s->layer_count; i++)
-        TSR__TRY(visit_layer(s, s->blocks[i], s->first_layer + i, NULL, s->sharded,
-                             s->units.first_block + i, &count, visit, user));
+        TSR__TRY(visit_layer(s, s->blocks[i], s->first_layer + i, NULL, s->units.first_block + i,
+                             &counts, visit, user));
     if (!s->is_last)
         return TSR_OK;
-    TSR__TRY(visit_layer(s, s->norm, -1, "norm", s->sharded, s->units.norm, &count, visit, user));
-    return tied ? TSR_OK
-                : visit_layer(s, s->head, -1, "head", s->sharded, s->units.head, &count, visit,
-                              user);
+    TSR__TRY(visit_layer(s, s->norm, -1, "norm", s->units.norm, &counts, visit, user));
+    return tied ? TSR_OK : visit_layer(s, s->head, -1, "head", s->units.head, &counts, visit, user);
 }

@@ -128,6 +128,8 @@ static tsr_status load_all(loading *l, const tsr__model_files *files)
     tsr__weight_reader_finish(&l->reader);
     if (status == TSR_OK && s->tied)
         status = tsr_fsdp_changed(s->tied);
+    if (status == TSR_OK && s->frozen)
+        status = tsr_fsdp_changed(s->frozen);
     return status == TSR_OK ? tsr_fsdp_changed(s->sharded) : status;
 }
 

@@ -114,8 +114,7 @@ static tsr_status convert_features(tsr_stack *s, tsr_tensor **features)
 
 static tsr_tensor *position_table(const tsr_stack *s)
 {
-    return s->sharded ? tsr_fsdp_parameter(s->sharded, s->units.positions, 0)->tensor
-                      : s->positions;
+    return s->sharded ? tsr__stack_positions(s)->tensor : s->positions;
 }
 
 /* Adds the positions 0, 1, … of a sequence to features [rows, tokens, width]. */
@@ -204,7 +203,7 @@ static tsr_status positions_backward(tsr_stack *s, const tsr_tensor *positions,
     if (!s->config->learned_positions)
         return TSR_OK;
     TSR__TRY(tsr__stack_begin(s, NULL, s->units.positions, TSR_PASS_BACKWARD));
-    tsr_tensor *grad = tsr_fsdp_parameter(s->sharded, s->units.positions, 0)->grad;
+    tsr_tensor *grad = tsr__stack_positions(s)->grad;
     return tsr__stack_end(s, NULL, s->units.positions,
                           positions ? sum_packed_position_grads(s, positions, dy, grad)
                                     : sum_position_grads(s, dy, grad));
@@ -400,17 +399,31 @@ static tsr_status backward_entry(tsr_stack *s, const tsr_stack_saved *saved, tsr
     return layer_backward(s, s->embedding, s->units.embedding, saved->embedding, d, NULL);
 }
 
-/* The first block's dx, *d, is not needed if it is that of a frozen embedding. */
+/* Returns the first block that computes a gradient other than dx: of its own parameters, or of an
+ * adapter's. */
+static int first_trained(const tsr_stack *s)
+{
+    int first = 0;
+    while (!s->adapters && first < s->layer_count && !trains(s->blocks[first]))
+        first++;
+    return first;
+}
+
+/* In the first stage, dx is not needed of the first block that is trained, and of all before it, if
+ * the embedding is frozen. */
 static tsr_status backward_layers(tsr_stack *s, const tsr_stack_saved *saved, tsr_tensor **d)
 {
     const bool needs_input = !s->is_first || trains(s->embedding);
+    const int last = needs_input ? -1 : first_trained(s);
     if (s->is_last)
         TSR__TRY(back(s, s->norm, s->units.norm, saved->norm, d));
-    for (int i = s->layer_count - 1; i > 0 || (i == 0 && needs_input); i--)
+    for (int i = s->layer_count - 1; i > last; i--)
         TSR__TRY(back(s, s->blocks[i], s->units.first_block + i, saved->blocks[i], d));
-    if (!needs_input)
-        return layer_backward(s, s->blocks[0], s->units.first_block, saved->blocks[0], *d, NULL);
-    return s->is_first ? backward_entry(s, saved, *d) : TSR_OK;
+    if (needs_input)
+        return s->is_first ? backward_entry(s, saved, *d) : TSR_OK;
+    return last < s->layer_count ? layer_backward(s, s->blocks[last], s->units.first_block + last,
+                                                  saved->blocks[last], *d, NULL)
+                                 : TSR_OK;
 }
 
 static tsr_status backward(tsr_stack *s, const tsr_stack_saved *saved, tsr_tensor **d)

@@ -90,11 +90,11 @@ static tsr_status open_unit(saving *s, const tsr__stack_parameter *p)
 }
 
 /* Gathers a parameter from all ranks. Every rank has all learned positions. */
-static tsr_status gather(const tsr__stack_parameter *p, tsr_tensor **out)
+static tsr_status gather(const tsr_stack *stack, const tsr__stack_parameter *p, tsr_tensor **out)
 {
     if (p->owner)
         return tsr_layer_gather_parameter(p->owner, p->index, out);
-    const tsr_parameter *positions = tsr_fsdp_parameter(p->sharded, p->unit, 0);
+    const tsr_parameter *positions = tsr__stack_positions(stack);
     return tsr_tensor_slice(positions->tensor, 0, 0, positions->global_shape[0], 1, out);
 }
 
@@ -167,7 +167,7 @@ static tsr_status save_one(void *user, const tsr__stack_parameter *p)
     saving *s = user;
     tsr_tensor *complete = NULL;
     TSR__TRY(open_unit(s, p));
-    TSR__TRY(gather(p, &complete));
+    TSR__TRY(gather(s->stack, p, &complete));
     tsr_status status = TSR_OK;
     if (s->writes)
         status = strstr(p->ours, ".experts.") || p->parameter->ndim == 3

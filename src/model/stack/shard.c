@@ -56,11 +56,11 @@ static tsr_status draw_positions(const tsr_stack *s, char name[TSR__STACK_NAME],
 
 /* Dividing ----------------------------------------------------------------------------------- */
 
-static tsr_status divide(const tsr_stack *s, const tsr_fsdp_params *params, bool is_new, int count,
+static tsr_status divide(const tsr_fsdp_params *params, bool is_new, bool is_frozen, int count,
                          const tsr_fsdp_unit *units, tsr_fsdp **out)
 {
     tsr_fsdp_params own = *params;
-    if (s->is_fixed)
+    if (is_frozen)
         own.optimizer = TSR_OPTIMIZER_NONE;
     own.unit_count = count;
     own.units = units;
@@ -75,12 +75,12 @@ static tsr_status divide_tied(tsr_stack *s, const tsr_fsdp_params *params, bool 
     tsr_status status = draw_embedding(s, is_new, &embedding);
     const tsr_fsdp_unit unit = *tsr_fsdp_unit(.parameter_count = 1, .parameters = &embedding);
     if (status == TSR_OK)
-        status = divide(s, params, is_new, 1, &unit, &s->tied);
+        status = divide(params, is_new, s->tied_is_fixed, 1, &unit, &s->tied);
     tsr_tensor_destroy(&embedding.tensor);
     return status;
 }
 
-/* Lists the units of `sharded`: units[layer_count + 4]. Returns their number. */
+/* Lists the units that are not in `tied`: units[layer_count + 4]. Returns their number. */
 static int list_units(tsr_stack *s, const tsr_parameter *positions, tsr_fsdp_unit *units)
 {
     const bool tied = s->config->tied;
@@ -108,6 +108,45 @@ static int list_units(tsr_stack *s, const tsr_parameter *positions, tsr_fsdp_uni
     return count;
 }
 
+/* Returns whether a unit has no gradients. Learned positions are frozen if the embedding is. */
+static bool is_frozen_unit(const tsr_stack *s, const tsr_fsdp_unit *unit)
+{
+    return tsr__layer_is_frozen(unit->layer ? unit->layer : s->embedding);
+}
+
+/* Divides units[count]: those that are trained and the others are models of their own if there are
+ * both. Sets the places. */
+static tsr_status divide_units(tsr_stack *s, const tsr_fsdp_params *params, bool is_new,
+                               tsr_fsdp_unit *units, int count)
+{
+    tsr_fsdp_unit *frozen = tsr__calloc((size_t)count, sizeof *frozen);
+    tsr__stack_place *places = tsr__calloc((size_t)count, sizeof *places);
+    int trained_count = 0, frozen_count = 0;
+    tsr_status status = frozen && places ? TSR_OK : TSR_ERR_NO_MEMORY;
+    for (int i = 0; status == TSR_OK && i < count; i++) {
+        const bool is_frozen = !s->is_fixed && is_frozen_unit(s, &units[i]);
+        places[i] = (tsr__stack_place){is_frozen, is_frozen ? frozen_count : trained_count};
+        if (is_frozen)
+            frozen[frozen_count++] = units[i];
+        else
+            units[trained_count++] = units[i];
+    }
+    if (status == TSR_OK && frozen_count > 0)
+        status = divide(params, is_new, true, frozen_count, frozen, &s->frozen);
+    if (status == TSR_OK)
+        status = divide(params, is_new, s->is_fixed, trained_count, units, &s->sharded);
+    if (status == TSR_OK) {
+        tsr__free(s->places);
+        s->places = places;
+    } else {
+        tsr__free(places);
+        if (is_new)
+            tsr_fsdp_destroy(&s->frozen);
+    }
+    tsr__free(frozen);
+    return status;
+}
+
 static tsr_status divide_rest(tsr_stack *s, const tsr_fsdp_params *params, bool is_new)
 {
     char name[TSR__STACK_NAME];
@@ -117,7 +156,7 @@ static tsr_status divide_rest(tsr_stack *s, const tsr_fsdp_params *params, bool 
     if (status == TSR_OK && s->is_first && s->config->learned_positions)
         status = draw_positions(s, name, &positions);
     if (status == TSR_OK)
-        status = divide(s, params, is_new, list_units(s, &positions, units), units, &s->sharded);
+        status = divide_units(s, params, is_new, units, list_units(s, &positions, units));
     tsr_tensor_destroy(&positions.tensor);
     tsr__free(units);
     return status;
@@ -135,6 +174,16 @@ static void release(tsr_stack *s)
         (void)!tsr_layer_set_parameter(s->head, 0, NULL, NULL, false);
 }
 
+static bool has_frozen_layers(const tsr_stack *s)
+{
+    bool found = (s->embedding && tsr__layer_is_frozen(s->embedding)) ||
+                 (s->norm && tsr__layer_is_frozen(s->norm)) ||
+                 (s->head && tsr__layer_is_frozen(s->head));
+    for (int i = 0; i < s->layer_count; i++)
+        found = found || tsr__layer_is_frozen(s->blocks[i]);
+    return found;
+}
+
 static tsr_status divide_all(tsr_stack *s, const tsr_fsdp_params *params, bool is_new)
 {
     TSR__REQUIRE(s, "stack: stack is NULL");
@@ -143,12 +192,17 @@ static tsr_status divide_all(tsr_stack *s, const tsr_fsdp_params *params, bool i
                  "stack: unit_count is %d; the units are the stack's own, and need no plan",
                  params->unit_count);
     TSR__REQUIRE(!is_new || !s->sharded, "stack: the parameters are sharded already");
-    if (is_new)
+    if (is_new) {
         s->is_fixed = tsr__stack_is_frozen(s);
+        s->tied_is_fixed = s->config->tied && s->embedding && tsr__layer_is_frozen(s->embedding);
+    }
     TSR__REQUIRE(
         s->deviation > 0 || (s->is_fixed && is_new),
         "stack: the layers of a model for inference can be sharded only once, and if all of "
         "them are frozen");
+    if (!is_new && has_frozen_layers(s) && !tsr__stack_is_frozen(s))
+        return tsr__fail(TSR_ERR_UNSUPPORTED, "stack: a stack of which only some layers are "
+                                              "trained cannot be divided again");
     s->data = params->group ? params->group : tsr_group_default();
     TSR__TRY(divide_tied(s, params, is_new));
     const tsr_status status = divide_rest(s, params, is_new);
@@ -156,7 +210,9 @@ static tsr_status divide_all(tsr_stack *s, const tsr_fsdp_params *params, bool i
         tsr_fsdp_destroy(&s->tied);
     TSR__TRY(status);
     release(s);
-    s->elsewhere[0] = s->tied && !s->is_first ? tsr_fsdp_parameter(s->tied, TIED, 0)->name : NULL;
+    s->elsewhere[0] = s->tied && !s->is_first && !s->tied_is_fixed
+                          ? tsr_fsdp_parameter(s->tied, TIED, 0)->name
+                          : NULL;
     return TSR_OK;
 }
 
@@ -176,7 +232,7 @@ tsr_status tsr_stack_add_to(tsr_stack *s, tsr_optimizer *optimizer)
                  s ? "the parameters are not sharded" : "stack is NULL");
     if (s->is_fixed)
         return TSR_OK;
-    if (s->tied)
+    if (s->tied && !s->tied_is_fixed)
         TSR__TRY(tsr_optimizer_add_fsdp(optimizer, s->tied));
     return tsr_optimizer_add_fsdp(optimizer, s->sharded);
 }
@@ -185,10 +241,16 @@ tsr_status tsr_stack_reduce_tied(tsr_stack *s, tsr_pipeline *pipeline)
 {
     tsr_fsdp_shard shard = TSR_INIT(tsr_fsdp_shard);
     TSR__REQUIRE(s, "stack: stack is NULL");
-    if (!s->tied || s->is_fixed || (s->is_first && s->is_last))
+    if (!s->tied || s->tied_is_fixed || (s->is_first && s->is_last))
         return TSR_OK;
     TSR__TRY(tsr_fsdp_get_shard(s->tied, 0, &shard));
     return shard.grad ? tsr_pipeline_reduce_ends(pipeline, shard.grad) : TSR_OK;
+}
+
+const tsr_parameter *tsr__stack_positions(const tsr_stack *s)
+{
+    return tsr_fsdp_parameter(tsr__stack_model(s, s->units.positions),
+                              s->places[s->units.positions].unit, 0);
 }
 
 /* Use ---------------------------------------------------------------------------------------- */
@@ -204,7 +266,7 @@ tsr_status tsr__stack_begin(tsr_stack *s, tsr_layer *layer, int unit, tsr_pass p
     if (!s->sharded)
         return TSR_OK;
     if (!borrows(s, layer))
-        return tsr_fsdp_begin(s->sharded, unit, pass);
+        return tsr_fsdp_begin(tsr__stack_model(s, unit), s->places[unit].unit, pass);
     TSR__TRY(tsr_fsdp_begin(s->tied, TIED, pass));
     const tsr_parameter *p = tsr_fsdp_parameter(s->tied, TIED, 0);
     const tsr_status status = tsr_layer_set_parameter(layer, 0, p->tensor, p->grad, false);
@@ -217,11 +279,13 @@ tsr_status tsr__stack_end(tsr_stack *s, tsr_layer *layer, int unit, tsr_status p
 {
     if (!s->sharded)
         return pass;
-    tsr_fsdp *model = s->sharded;
+    tsr_fsdp *model = s->tied;
     if (borrows(s, layer)) {
         (void)!tsr_layer_set_parameter(layer, 0, NULL, NULL, false); /* cannot fail */
-        model = s->tied;
         unit = TIED;
+    } else {
+        model = tsr__stack_model(s, unit);
+        unit = s->places[unit].unit;
     }
     if (pass == TSR_OK)
         return tsr_fsdp_end(model, unit);

@@ -2,9 +2,10 @@
  *
  * A stack's parameters are in one of two places. In a model for inference the layers have memory
  * of their own, which tsr_model has allocated; a head that is the embedding uses the embedding's,
- * and learned positions are in `positions`. In a training they are in units of two sharded models:
- * `tied` has the embedding that is also the head, and `sharded` everything else. A layer then has
- * memory only while its unit is in use.
+ * and learned positions are in `positions`. In a training they are in units of sharded models:
+ * `tied` has the embedding that is also the head, and `sharded` everything else; if only some
+ * layers are trained, `frozen` has the others. A layer then has memory only while its unit is in
+ * use.
  *
  *     create.c         creates the layers, and lists their parameters
  *     passes.c         passes of the layers and of the head
@@ -13,6 +14,7 @@
  *     documents.c      documents of packed rows, and of rows that a context group divides
  *     adapters.c       adapters in passes
  *     choice_biases.c  biases for the choice of experts
+ *     chosen.c         lists of layers
  *     shard.c          parameters as sharded parameters
  *     load.c, save.c   reading and writing these */
 #ifndef TSR_MODEL_STACK_STACK_H
@@ -22,10 +24,17 @@
 #include "parallel/internal.h"
 #include "tessera/stack.h"
 
-/* The number of a unit in `sharded`; −1: this stage does not have it, or it is in `tied`. */
+/* The numbers of units in the `places` of the stack; −1: this stage does not have it, or
+ * it is in `tied`. */
 typedef struct tsr__stack_units {
     int embedding, positions, first_block, norm, head;
 } tsr__stack_units;
+
+/* Where a unit is. */
+typedef struct tsr__stack_place {
+    bool is_frozen; /* in `frozen`, otherwise in `sharded` */
+    int unit;       /* its number there */
+} tsr__stack_place;
 
 /* The adapters that one tsr_lora has attached to a stack's layers. */
 typedef struct tsr__stack_adapter {
@@ -61,14 +70,17 @@ struct tsr_stack {
     /* If layers have inputs of their own (layer_input): a table of all layers' inputs, a projection
      * of the embedding to them, and a norm of each layer's. Otherwise NULL. */
     tsr_layer *input_table, *input_projection, *input_norm;
-    tsr_tensor **inputs;   /* [layer_count]: of a pass, which is running */
-    tsr_layer **blocks;    /* [layer_count] */
-    tsr_tensor *positions; /* learned positions [context, width] of an unsharded stack */
-    tsr_fsdp *tied, *sharded;
+    tsr_tensor **inputs;      /* [layer_count]: of a pass, which is running */
+    tsr_layer **blocks;       /* [layer_count] */
+    tsr_tensor *positions;    /* learned positions [context, width] of an unsharded stack */
+    tsr_fsdp *tied, *sharded; /* `sharded` is not NULL once the stack is sharded */
+    tsr_fsdp *frozen;         /* NULL: all units are in `sharded` */
+    tsr__stack_place *places; /* [units]; NULL: the stack is not sharded */
     tsr_group *data;          /* the group of the sharded parameters */
     tsr_group *context_group; /* NULL: rows are not divided */
     tsr__context *context;    /* how its ranks divide the rows of the last pass; or NULL */
-    bool is_fixed; /* the sharded parameters are frozen: no gradients, no optimizer state */
+    bool is_fixed;      /* all sharded parameters are frozen: no gradients, no optimizer state */
+    bool tied_is_fixed; /* those of `tied` are */
     tsr__stack_units units;
     const char *elsewhere[2];     /* see tsr_stack_info */
     tsr__stack_adapter *adapters; /* they belong to their tsr_lora */
@@ -128,7 +140,7 @@ typedef struct tsr__stack_parameter {
     tsr_layer *owner;               /* the layer that has it; NULL: learned positions */
     int index;                      /* of the parameter in its layer */
     tsr_fsdp *sharded;              /* NULL: the stack is not sharded */
-    int unit;                       /* of `sharded` */
+    int unit;                       /* of the stack */
     uint64_t number;                /* of the parameter in the plan of `sharded` */
 } tsr__stack_parameter;
 
@@ -189,6 +201,15 @@ tsr_status tsr__stack_begin(tsr_stack *stack, tsr_layer *layer, int unit,
 tsr_status tsr__stack_end(tsr_stack *stack, tsr_layer *layer, int unit,
                           tsr_status pass) TSR_NODISCARD;
 
+/* Returns the sharded model that has a unit other than that of `tied`; NULL: the stack is not
+ * sharded. */
+static inline tsr_fsdp *tsr__stack_model(const tsr_stack *stack, int unit)
+{
+    return !stack->places ? NULL : stack->places[unit].is_frozen ? stack->frozen : stack->sharded;
+}
+/* Returns the learned positions of a sharded stack as a parameter. */
+const tsr_parameter *tsr__stack_positions(const tsr_stack *stack);
+
 /* adapters.c: brings the parameters of all adapters into memory for a pass, and ends it with the
  * pass's status, which it returns if that is an error. `trained` is the number of a pass of a
  * training, otherwise 0. After a backward pass, sums gradients of parameters that all ranks have.
@@ -211,6 +232,10 @@ void tsr__stack_use_none(tsr_stack *stack);
 void tsr__stack_use_enabled(tsr_stack *stack);
 /* Returns whether all layers are frozen. */
 bool tsr__stack_is_frozen(const tsr_stack *stack);
+/* chosen.c: sets chosen[layers] of the layers that a list such as 0-3,7 names; NULL: all. `who`
+ * begins the sentence of an error. */
+tsr_status tsr__stack_choose(const char *who, const char *list, int layers,
+                             bool *chosen) TSR_NODISCARD;
 void tsr__stack_freeze(tsr_stack *stack);
 /* Checks that a backward pass is possible: without sharded parameters, there is no memory for
  * gradients of the stack's own layers, and they must be frozen. */
