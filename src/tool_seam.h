@@ -13,5 +13,7 @@
 #include "parallel/checkpoint/files.h"
 #include "sampler/order/names.h"
 #include "tensor/check.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_read.h"
 
 #endif

@@ -20,6 +20,7 @@ extern const cli_command cli_merge;
 extern const cli_command cli_plan;
 extern const cli_command cli_quantize;
 extern const cli_command cli_tokenize;
+extern const cli_command cli_train;
 extern const cli_command cli_help;
 
 /* All commands, in the order of `tessera help`, ending with NULL. */

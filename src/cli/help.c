@@ -7,9 +7,10 @@
 #include "cli/lib/terminal.h"
 
 const cli_command *const cli_commands[] = {
-    &cli_devices, &cli_bench,    &cli_sample,     &cli_plan,   &cli_generate, &cli_chat,
-    &cli_serve,   &cli_data,     &cli_finetune,   &cli_info,   &cli_tokenize, &cli_convert,
-    &cli_merge,   &cli_quantize, &cli_checkpoint, &cli_launch, &cli_help,     NULL,
+    &cli_devices,    &cli_bench,    &cli_sample,  &cli_plan,  &cli_generate,
+    &cli_chat,       &cli_serve,    &cli_data,    &cli_train, &cli_finetune,
+    &cli_info,       &cli_tokenize, &cli_convert, &cli_merge, &cli_quantize,
+    &cli_checkpoint, &cli_launch,   &cli_help,    NULL,
 };
 
 const cli_command *cli_command_find(const char *name)

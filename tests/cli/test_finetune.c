@@ -8,9 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/finetune/dpo.h"
 #include "cli/tool.h"
 #include "cli/tool_config.h"
+#include "cli/training/dpo.h"
 #include "launch/launched.h"
 #include "model/made.h"
 #include "support/check_main.h"
@@ -91,7 +91,7 @@ START_TEST(preferences_are_as_the_formula)
     const double own[6] = {-3, -5, -2, -2.5, -1, -1}, reference[6] = {-4, -4.5, -1, -1, -9, -9},
                  beta = 0.3, scale = 0.5, step = 1e-6;
     double slopes[6], moved[6];
-    const double sum = finetune_dpo(&rows, beta, own, reference, scale, slopes);
+    const double sum = training_dpo(&rows, beta, own, reference, scale, slopes);
     /* the last pair has no labels */
     ck_assert_double_eq_tol(
         sum,
@@ -101,15 +101,15 @@ START_TEST(preferences_are_as_the_formula)
         double ignored[6];
         memcpy(moved, own, sizeof moved);
         moved[i] += step;
-        const double up = finetune_dpo(&rows, beta, moved, reference, scale, ignored);
+        const double up = training_dpo(&rows, beta, moved, reference, scale, ignored);
         moved[i] -= 2 * step;
-        const double down = finetune_dpo(&rows, beta, moved, reference, scale, ignored);
+        const double down = training_dpo(&rows, beta, moved, reference, scale, ignored);
         /* a slope is the derivative by minus the log-probability */
         ck_assert_double_eq_tol(slopes[i], -(up - down) / (2 * step), 1e-9);
     }
     /* neither overflows nor becomes infinite */
     const double far[6] = {-1e6, 0, 0, -1e6, 0, 0};
-    ck_assert(isfinite(finetune_dpo(&rows, 1, far, reference, 1, slopes)));
+    ck_assert(isfinite(training_dpo(&rows, 1, far, reference, 1, slopes)));
 }
 END_TEST
 
@@ -425,8 +425,12 @@ START_TEST(mistakes_are_named)
         {"finetune m --data d --targets q,x",
          "tessera: finetune: --targets takes q, k, v, o, gate, "
          "up, down, experts and head, separated by commas, not 'q,x'\n"},
-        {"finetune m --data d --layers 1 --full",
-         "tessera: finetune: --layers chooses those that have an adapter, so --full cannot be "
+        {"finetune m --data d --targets q --full",
+         "tessera: finetune: --targets is for adapters, so --full cannot be given\n"},
+        {"finetune m --data d --lora-rank 8 --full",
+         "tessera: finetune: --lora-rank is for adapters, so --full cannot be given\n"},
+        {"finetune m --data d --layers 1 --full --elastic",
+         "tessera: finetune: --elastic with --full trains all layers, so --layers cannot be "
          "given\n"},
         {"finetune m --data d --dora --lora-dropout 0.1",
          "tessera: finetune: --dora and --lora-dropout contradict each other\n"},

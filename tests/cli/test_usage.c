@@ -245,6 +245,7 @@ static const char *const with_files[] = {
 #if TEST_HAVE_SERVE
     "serve /proc/nonexistent --port 0",
 #endif
+    "train --data /proc/nonexistent",
     "info /proc/nonexistent",
     "tokenize /proc/nonexistent",
     "data check /proc/nonexistent --model /proc/nonexistent",
@@ -333,6 +334,7 @@ static const struct {
     {"generate", "\n.SS generate\n", "\n.SS "},
     {"chat", "\n.SS chat\n", "\n.SS "},
     {"serve", "\n.SS serve\n", "\n.SS "},
+    {"train", "\n.SS train\n", "\n.SS "},
     {"finetune", "\n.SS finetune\n", "\n.SS "},
     {"info", "\n.SS info\n", "\n.SS "},
     {"tokenize", "\n.SS tokenize\n", "\n.SS "},
@@ -406,6 +408,7 @@ static void must_print_json(const char *command)
 {
     static const char *const others[] = {"chat",
                                          "serve",
+                                         "train",
                                          "finetune",
                                          "help",
                                          "launch",
@@ -430,7 +433,7 @@ START_TEST(every_command_is_compared_with_the_manual)
 {
     static void (*const checks[])(const char *) = {must_be_explained, must_print_json};
     for (int i = 0; i < 2; i++) {
-        ck_assert_int_eq(each_command("", checks[i]), 17);
+        ck_assert_int_eq(each_command("", checks[i]), 18);
         ck_assert_int_eq(each_command("bench", checks[i]), 4);
         ck_assert_int_eq(each_command("checkpoint", checks[i]), 3);
         ck_assert_int_eq(each_command("data", checks[i]), 1);

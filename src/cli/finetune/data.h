@@ -2,11 +2,10 @@
 #ifndef TSR_CLI_FINETUNE_DATA_H
 #define TSR_CLI_FINETUNE_DATA_H
 
+#include "cli/training/rows.h"
 #include "tessera/tessera.h"
 
 typedef struct data_set data_set; /* files that data_open has indexed */
-
-typedef enum data_part { DATA_TRAIN, DATA_HELD_OUT } data_part;
 
 typedef struct data_options {
     const char *const *files; /* [file_count] .jsonl/.json/.ndjson: JSONL; everything else: plain
@@ -50,19 +49,7 @@ int data_rows(data_set *set, data_part part, int64_t epoch, int64_t *out);
  * epoch 1, … The rows of step s with B rows a step are s · B … s · B + B − 1; each data-parallel
  * rank asks for its own range of them (any number of ranks: the rows are the same). DATA_HELD_OUT:
  * rows from data_rows on are padding without labels. */
-typedef struct data_batch {
-    int64_t rows, context;
-    int32_t *ids;    /* [rows · context], padded with 0 */
-    int32_t *labels; /* [rows · context]: what each token predicts; −100: no loss */
-    int32_t *starts; /* [rows · context] for tsr_stack_forward; NULL if unpacked or pairs: each row
-                        is one document */
-    float *weights;  /* [rows · context]; NULL: all 1 */
-    int64_t unmasked; /* labels in these rows */
-    int64_t tokens;   /* not padding */
-    int64_t epoch;    /* of the first row */
-} data_batch;
 int data_get_batch(data_set *set, data_part part, int64_t first, int64_t count, data_batch *out);
-void data_batch_free(data_batch *batch);
 /* The number of labels of these rows, from the index alone: for the scale of a step whose other
  * rows other ranks have. */
 int data_count_labels(data_set *set, data_part part, int64_t first, int64_t count, int64_t *out);

@@ -118,16 +118,10 @@ static int write_row(data_set *set, data_side *side, int64_t number, data_batch 
 
 int data_get_batch(data_set *set, data_part part, int64_t first, int64_t count, data_batch *out)
 {
-    const int64_t context = set->options.context;
-    const size_t tokens = (size_t)(count * context);
-    data_batch batch = {.rows = count, .context = context};
+    data_batch batch = data_batch_create(count, set->options.context);
     int code = CLI_DONE;
-    batch.ids = cli_alloc(tokens, sizeof *batch.ids);
-    batch.labels = cli_alloc(tokens, sizeof *batch.labels);
     if (!set->options.unpacked)
-        batch.starts = cli_alloc(tokens, sizeof *batch.starts);
-    for (size_t i = 0; i < tokens; i++)
-        batch.labels[i] = NO_LOSS;
+        batch.starts = cli_alloc((size_t)(count * batch.context), sizeof *batch.starts);
     for (int64_t row = 0; row < count && code == CLI_DONE; row++)
         code = write_row(set, &set->side[part], first + row, &batch, row);
     if (code == CLI_DONE)
@@ -135,15 +129,6 @@ int data_get_batch(data_set *set, data_part part, int64_t first, int64_t count, 
     else
         data_batch_free(&batch);
     return code;
-}
-
-void data_batch_free(data_batch *batch)
-{
-    free(batch->ids);
-    free(batch->labels);
-    free(batch->starts);
-    free(batch->weights);
-    *batch = (data_batch){0};
 }
 
 int data_count_labels(data_set *set, data_part part, int64_t first, int64_t count, int64_t *out)

@@ -1,104 +1,65 @@
 /* A recorded run, with which a fine-tuning is compared: tests/data/training describes the format.
  * Its vocabulary are the characters of the text, in ascending order of their code points. */
-#include <errno.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cli/finetune/finetune.h"
 #include "cli/lib/memory.h"
-#include "cli/lib/text.h"
+#include "cli/training/characters.h"
 
-#define MAX_TEXT ((size_t)1 << 30) /* bytes */
-#define MAX_CHARACTERS 65536       /* different ones */
+/* Rows ----------------------------------------------------------------------------------------- */
 
-/* The text ------------------------------------------------------------------------------------- */
+typedef struct recorded_run {
+    int32_t *tokens; /* [count]: the text of --text */
+    int64_t count;
+    int64_t *offsets; /* [offset_count]: where each row starts in `tokens` */
+    int64_t offset_count;
+} recorded_run;
 
-static tsr_status read_text(const char *path, char **out, size_t *size)
+static tsr_status get_rows(const training_source *self, data_part part, int64_t first,
+                           int64_t count, data_batch *out)
 {
-    size_t capacity = 1 << 16, used = 0, got;
-    FILE *file = fopen(path, "rb");
-    if (file == NULL)
-        return finetune_fail("%s: %s", path, strerror(errno));
-    char *bytes = cli_alloc(capacity, 1);
-    while ((got = fread(bytes + used, 1, capacity - used - 1, file)) > 0) {
-        used += got;
-        if (used + 1 == capacity)
-            bytes = cli_resize(bytes, capacity *= 2, 1);
-        if (used > MAX_TEXT)
-            break;
-    }
-    const bool bad = ferror(file) != 0;
-    const int error = errno;
-    fclose(file);
-    if (bad || used > MAX_TEXT) {
-        free(bytes);
-        return bad ? finetune_fail("%s: %s", path, strerror(error))
-                   : finetune_fail("%s: the text has more than %zu bytes", path, MAX_TEXT);
-    }
-    bytes[used] = '\0';
-    *out = bytes;
-    *size = used;
+    const recorded_run *run = self->user;
+    (void)part;
+    if (first + count > run->offset_count)
+        return training_fail("the recorded run has %" PRId64 " rows, but row %" PRId64 " is needed",
+                             run->offset_count, first + count);
+    *out = data_batch_create(count, self->context);
+    for (int64_t i = 0; i < count; i++)
+        data_batch_put(out, i, run->tokens + run->offsets[first + i]);
     return TSR_OK;
 }
 
-static int compare_codes(const void *a, const void *b)
+static tsr_status count_labels(const training_source *self, data_part part, int64_t first,
+                               int64_t count, int64_t *out)
 {
-    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return (x > y) - (x < y);
-}
-
-/* Finds the different characters of a text: codes[*count], ascending. */
-static tsr_status list_characters(const char *path, const uint32_t *text, int64_t length,
-                                  uint32_t *codes, int *count)
-{
-    *count = 0;
-    for (int64_t i = 0; i < length; i++) {
-        if (bsearch(&text[i], codes, (size_t)*count, sizeof *codes, compare_codes) != NULL)
-            continue;
-        if (*count == MAX_CHARACTERS)
-            return finetune_fail("%s: the text has more than %d different characters", path,
-                                 MAX_CHARACTERS);
-        codes[(*count)++] = text[i];
-        qsort(codes, (size_t)*count, sizeof *codes, compare_codes);
-    }
+    (void)part;
+    (void)first;
+    *out = count * self->context;
     return TSR_OK;
 }
 
-/* Replaces the characters of a text by their numbers. */
-static tsr_status number_characters(const char *path, const char *bytes, size_t size,
-                                    finetune_source *source, int *vocabulary)
+static void close_run(void *user)
 {
-    uint32_t *text = cli_alloc(size + 1, sizeof *text);
-    uint32_t *codes = cli_alloc(MAX_CHARACTERS, sizeof *codes);
-    tsr_status status = TSR_OK;
-    int64_t length = 0;
-    for (size_t i = 0; i < size && status == TSR_OK;) {
-        const int used = cli_character(bytes + i, &text[length++]);
-        if (used == 0)
-            status = finetune_fail("%s: the text is not UTF-8 at byte %zu", path, i);
-        i += (size_t)used;
-    }
-    if (status == TSR_OK)
-        status = list_characters(path, text, length, codes, vocabulary);
-    source->tokens = cli_alloc((size_t)length + 1, sizeof *source->tokens);
-    source->count = length;
-    for (int64_t i = 0; status == TSR_OK && i < length; i++) {
-        const uint32_t *at =
-            bsearch(&text[i], codes, (size_t)*vocabulary, sizeof *codes, compare_codes);
-        source->tokens[i] = at != NULL ? (int32_t)(at - codes) : 0;
-    }
-    free(text);
-    free(codes);
-    return status;
+    recorded_run *run = user;
+    free(run->tokens);
+    free(run->offsets);
+    free(run);
 }
 
-static tsr_status take_text(const char *path, finetune_source *source, int *vocabulary)
+static tsr_status take_text(const char *path, recorded_run *run, int *vocabulary)
 {
+    training_characters characters = {0};
     char *bytes = NULL;
     size_t size = 0;
-    TRY(read_text(path, &bytes, &size));
-    const tsr_status status = number_characters(path, bytes, size, source, vocabulary);
+    TRY(training_read_text(path, &bytes, &size));
+    const tsr_status status = training_characters_add(&characters, path, bytes, size);
+    if (status == TSR_OK)
+        training_characters_encode(&characters, bytes, size, &run->tokens, &run->count);
+    *vocabulary = characters.count;
+    free(characters.codes);
     free(bytes);
     return status;
 }
@@ -121,7 +82,7 @@ static double number_of(reader *r, const json_t *object, const char *name, doubl
     if (json_is_number(value) && number >= 0 && number <= most)
         return number;
     if (r->status == TSR_OK)
-        r->status = finetune_fail("%s: \"%s\" is not a number from 0 to %.0f", r->path, name, most);
+        r->status = training_fail("%s: \"%s\" is not a number from 0 to %.0f", r->path, name, most);
     return missing;
 }
 
@@ -131,13 +92,13 @@ static int64_t count_of(reader *r, const json_t *object, const char *name)
     const double number = number_of(r, object, name, 0, 1 << 30);
     if (number < 1 && r->status == TSR_OK)
         r->status =
-            finetune_fail("%s: \"%s\" is missing, or is no number from 1 on", r->path, name);
+            training_fail("%s: \"%s\" is missing, or is no number from 1 on", r->path, name);
     return (int64_t)number;
 }
 
 static void take_settings(reader *r, const json_t *root)
 {
-    finetune_options *o = &finetune_chosen;
+    training_options *o = &training_chosen;
     const json_t *config = json_object_get(root, "config"),
                  *how = json_object_get(root, "optimizer");
     const int64_t steps = (int64_t)json_array_size(json_object_get(root, "offsets"));
@@ -148,7 +109,7 @@ static void take_settings(reader *r, const json_t *root)
     o->batch = count_of(r, config, "batch");
     if (o->steps == 0)
         o->steps = steps;
-    o->learning_rate = number_of(r, how, "lr", FINETUNE_UNSET, 1e9);
+    o->learning_rate = number_of(r, how, "lr", TRAINING_UNSET, 1e9);
     o->schedule =
         strcmp(schedule, "warmup-cosine") == 0 ? TSR_SCHEDULE_COSINE : TSR_SCHEDULE_CONSTANT;
     o->final_rate = number_of(r, how, "min_lr", o->learning_rate, 1e9);
@@ -162,22 +123,22 @@ static void take_settings(reader *r, const json_t *root)
     if (r->status == TSR_OK && o->schedule == TSR_SCHEDULE_CONSTANT &&
         strcmp(schedule, "constant") != 0)
         r->status =
-            finetune_fail("%s: \"schedule\" is neither constant nor warmup-cosine", r->path);
+            training_fail("%s: \"schedule\" is neither constant nor warmup-cosine", r->path);
     if (r->status == TSR_OK && o->learning_rate < 0)
-        r->status = finetune_fail("%s: \"lr\" is missing", r->path);
+        r->status = training_fail("%s: \"lr\" is missing", r->path);
 }
 
 /* Reads where the rows of each step start. */
-static void take_offsets(reader *r, const json_t *steps, finetune_source *source)
+static void take_offsets(reader *r, const json_t *steps, int64_t context, recorded_run *run)
 {
-    const size_t count = json_array_size(steps), batch = (size_t)finetune_chosen.batch;
-    const int64_t last = source->count - source->context - 1;
-    source->offsets = cli_alloc(count * batch + 1, sizeof *source->offsets);
-    source->offset_count = (int64_t)(count * batch);
+    const size_t count = json_array_size(steps), batch = (size_t)training_chosen.batch;
+    const int64_t last = run->count - context - 1;
+    run->offsets = cli_alloc(count * batch + 1, sizeof *run->offsets);
+    run->offset_count = (int64_t)(count * batch);
     for (size_t i = 0; i < count; i++) {
         const json_t *row = json_array_get(steps, i);
         if (json_array_size(row) != batch) {
-            r->status = finetune_fail("%s: step %zu of \"offsets\" does not have %zu rows", r->path,
+            r->status = training_fail("%s: step %zu of \"offsets\" does not have %zu rows", r->path,
                                       i, batch);
             return;
         }
@@ -185,12 +146,12 @@ static void take_offsets(reader *r, const json_t *steps, finetune_source *source
             const json_t *value = json_array_get(row, j);
             const int64_t start = json_integer_value(value);
             if (!json_is_integer(value) || start < 0 || start > last) {
-                r->status = finetune_fail("%s: row %zu of step %zu starts at %lld, but the text "
+                r->status = training_fail("%s: row %zu of step %zu starts at %lld, but the text "
                                           "has rows from 0 to %lld",
                                           r->path, j, i, (long long)start, (long long)last);
                 return;
             }
-            source->offsets[i * batch + j] = start;
+            run->offsets[i * batch + j] = start;
         }
     }
 }
@@ -206,42 +167,44 @@ static char *path_beside(const char *path, const char *name)
     return out;
 }
 
-static tsr_status take_run(reader *r, const json_t *root, finetune_source *source, char **adapter)
+static tsr_status take_run(reader *r, const json_t *root, training_run *out, recorded_run *run)
 {
     const char *init = json_string_value(json_object_get(root, "adapter_init"));
     int vocabulary = 0;
     take_settings(r, root);
-    if (r->status == TSR_OK && init == NULL && !finetune_chosen.full)
-        r->status = finetune_fail("%s: \"adapter_init\" is missing", r->path);
+    if (r->status == TSR_OK && init == NULL && !training_chosen.full)
+        r->status = training_fail("%s: \"adapter_init\" is missing", r->path);
     if (r->status != TSR_OK)
         return r->status;
-    source->context = finetune_chosen.context;
-    TRY(take_text(finetune_chosen.text, source, &vocabulary));
+    out->source.context = training_chosen.context;
+    TRY(take_text(training_chosen.text, run, &vocabulary));
     const int64_t recorded =
         (int64_t)number_of(r, json_object_get(root, "config"), "vocab", vocabulary, 1 << 30);
     if (r->status == TSR_OK && recorded != vocabulary)
-        r->status = finetune_fail("%s has %d different characters, but %s was recorded with %lld",
-                                  finetune_chosen.text, vocabulary, r->path, (long long)recorded);
+        r->status = training_fail("%s has %d different characters, but %s was recorded with %lld",
+                                  training_chosen.text, vocabulary, r->path, (long long)recorded);
     if (r->status == TSR_OK)
-        take_offsets(r, json_object_get(root, "offsets"), source);
-    if (r->status == TSR_OK && finetune_chosen.steps * finetune_chosen.batch > source->offset_count)
-        r->status =
-            finetune_fail("--steps %lld, but %s has %lld", (long long)finetune_chosen.steps,
-                          r->path, (long long)(source->offset_count / finetune_chosen.batch));
+        take_offsets(r, json_object_get(root, "offsets"), out->source.context, run);
+    if (r->status == TSR_OK && training_chosen.steps * training_chosen.batch > run->offset_count)
+        r->status = training_fail("--steps %lld, but %s has %lld", (long long)training_chosen.steps,
+                                  r->path, (long long)(run->offset_count / training_chosen.batch));
     if (r->status == TSR_OK && init != NULL)
-        *adapter = path_beside(r->path, init);
+        out->adapter = path_beside(r->path, init);
     return r->status;
 }
 
-tsr_status finetune_reference_read(finetune_source *source, char **adapter)
+tsr_status finetune_reference_read(training_run *out)
 {
-    reader r = {finetune_chosen.reference, TSR_OK};
+    reader r = {training_chosen.reference, TSR_OK};
     json_error_t problem;
     json_t *root = json_load_file(r.path, JSON_REJECT_DUPLICATES, &problem);
     if (root == NULL)
-        return problem.line < 0 ? finetune_fail("%s: %s", r.path, problem.text)
-                                : finetune_fail("%s:%d: %s", r.path, problem.line, problem.text);
-    const tsr_status status = take_run(&r, root, source, adapter);
+        return problem.line < 0 ? training_fail("%s: %s", r.path, problem.text)
+                                : training_fail("%s:%d: %s", r.path, problem.line, problem.text);
+    recorded_run *run = cli_alloc(1, sizeof *run);
+    out->source =
+        (training_source){.user = run, .get = get_rows, .count = count_labels, .close = close_run};
+    const tsr_status status = take_run(&r, root, out, run);
     json_decref(root);
     return status;
 }

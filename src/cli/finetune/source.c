@@ -1,17 +1,37 @@
-/* Where the rows of a run come from: its data, or a recorded run. */
-#include <inttypes.h>
+/* The data of tessera finetune. */
 #include <stdlib.h>
-#include <string.h>
 
-#include "cli/finetune/run.h"
-#include "cli/lib/memory.h"
+#include "cli/finetune/data.h"
+#include "cli/finetune/finetune.h"
 
-/* The data ------------------------------------------------------------------------------------- */
+/* Rows ----------------------------------------------------------------------------------------- */
+
+static tsr_status get_rows(const training_source *self, data_part part, int64_t first,
+                           int64_t count, data_batch *out)
+{
+    return data_get_batch(self->user, part, first, count, out) == CLI_DONE ? TSR_OK
+                                                                           : training_reported();
+}
+
+static tsr_status count_labels(const training_source *self, data_part part, int64_t first,
+                               int64_t count, int64_t *out)
+{
+    return data_count_labels(self->user, part, first, count, out) == CLI_DONE ? TSR_OK
+                                                                              : training_reported();
+}
+
+static void close_data(void *user)
+{
+    data_set *set = user;
+    data_close(&set);
+}
+
+/* Opening -------------------------------------------------------------------------------------- */
 
 /* Finds the format of the model's messages. Files of plain text need none. */
 static tsr_chat_format find_format(const tsr_tokenizer *tokenizer)
 {
-    tsr_chat_format format = finetune_chosen.format;
+    tsr_chat_format format = training_chosen.format;
     if (format == TSR_CHAT_MODEL && tsr_chat_format_of(tokenizer, &format) != TSR_OK)
         format = TSR_CHAT_MODEL; /* data_open fails if there are messages */
     return format;
@@ -19,30 +39,57 @@ static tsr_chat_format find_format(const tsr_tokenizer *tokenizer)
 
 static int64_t batch_rows(void)
 {
-    const finetune_options *o = &finetune_chosen;
+    const training_options *o = &training_chosen;
     return o->dpo ? 2 * o->batch : o->batch;
 }
 
 /* Sets the number of steps to that of --epochs. */
 static tsr_status count_steps(data_set *set)
 {
-    finetune_options *o = &finetune_chosen;
+    training_options *o = &training_chosen;
     const int64_t epochs = o->epochs > 0 ? o->epochs : 1;
     int64_t rows = 0, all = 0;
     if (o->steps > 0)
         return TSR_OK;
     for (int64_t epoch = 0; epoch < epochs; epoch++) {
         if (data_rows(set, DATA_TRAIN, epoch, &rows) != CLI_DONE)
-            return finetune_reported();
+            return training_reported();
         all += rows;
     }
     o->steps = (all + batch_rows() - 1) / batch_rows();
     return TSR_OK;
 }
 
-tsr_status finetune_source_open(finetune_source *source, const tsr_tokenizer *tokenizer, bool quiet)
+/* Fails on all ranks if they have read different data. */
+static tsr_status compare_data(const training_run *r, const data_set *set)
 {
-    finetune_options *o = &finetune_chosen;
+    static const char *const names[] = {"documents",          "tokens",
+                                        "trained tokens",     "weighted documents",
+                                        "held-out documents", "steps"};
+    enum { VALUES = sizeof names / sizeof *names };
+    data_counts trained, held_out;
+    int64_t low[VALUES], high[VALUES];
+    if (training_job_is_joining()) /* the others do not wait for this rank */
+        return TSR_OK;
+    data_get_counts(set, DATA_TRAIN, &trained);
+    data_get_counts(set, DATA_HELD_OUT, &held_out);
+    const int64_t own[VALUES] = {(int64_t)trained.documents,  (int64_t)trained.tokens,
+                                 (int64_t)trained.trained,    (int64_t)trained.weighted,
+                                 (int64_t)held_out.documents, training_chosen.steps};
+    TRY(tsr_comm_all_reduce(r->job.world, own, low, VALUES, TSR_I64, TSR_OP_MIN, NULL));
+    TRY(tsr_comm_all_reduce(r->job.world, own, high, VALUES, TSR_I64, TSR_OP_MAX, NULL));
+    for (int i = 0; i < VALUES; i++)
+        if (low[i] != high[i])
+            return training_fail("the ranks have different data: rank %d has %lld %s, but the "
+                                 "ranks have from %lld to %lld",
+                                 r->job.rank, (long long)own[i], names[i], (long long)low[i],
+                                 (long long)high[i]);
+    return TSR_OK;
+}
+
+tsr_status finetune_source_open(training_run *r)
+{
+    const training_options *o = &training_chosen;
     const data_options options = {.files = o->data.paths,
                                   .weights = o->data.weights,
                                   .file_count = o->data.count,
@@ -56,62 +103,20 @@ tsr_status finetune_source_open(finetune_source *source, const tsr_tokenizer *to
                                   .cut = o->cut,
                                   .unpacked = o->unpacked,
                                   .unshuffled = o->unshuffled,
-                                  .quiet = quiet};
-    source->context = o->context;
-    if (data_open(&options, tokenizer, find_format(tokenizer), &source->set) != CLI_DONE ||
-        data_rows(source->set, DATA_HELD_OUT, 0, &source->held_out) != CLI_DONE)
-        return finetune_reported();
-    return count_steps(source->set);
-}
-
-void finetune_source_close(finetune_source *source)
-{
-    data_close(&source->set);
-    free(source->tokens);
-    free(source->offsets);
-    *source = (finetune_source){0};
-}
-
-/* Rows ----------------------------------------------------------------------------------------- */
-
-/* Gives rows of a recorded run. */
-static tsr_status recorded_rows(const finetune_source *source, int64_t first, int64_t count,
-                                data_batch *out)
-{
-    const size_t row = (size_t)source->context, size = (size_t)count * row;
-    if (first + count > source->offset_count)
-        return finetune_fail("the recorded run has %" PRId64 " rows, but row %" PRId64 " is needed",
-                             source->offset_count, first + count);
-    *out = (data_batch){.rows = count,
-                        .context = source->context,
-                        .unmasked = (int64_t)size,
-                        .tokens = (int64_t)size};
-    out->ids = cli_alloc(size, sizeof *out->ids);
-    out->labels = cli_alloc(size, sizeof *out->labels);
-    for (int64_t i = 0; i < count; i++) {
-        const int32_t *from = source->tokens + source->offsets[first + i];
-        memcpy(out->ids + (size_t)i * row, from, row * sizeof *from);
-        memcpy(out->labels + (size_t)i * row, from + 1, row * sizeof *from);
-    }
-    return TSR_OK;
-}
-
-tsr_status finetune_source_get(finetune_source *source, data_part part, int64_t first,
-                               int64_t count, data_batch *out)
-{
-    if (source->set == NULL)
-        return recorded_rows(source, first, count, out);
-    return data_get_batch(source->set, part, first, count, out) == CLI_DONE ? TSR_OK
-                                                                            : finetune_reported();
-}
-
-tsr_status finetune_source_count(finetune_source *source, data_part part, int64_t first,
-                                 int64_t count, int64_t *out)
-{
-    *out = count * source->context;
-    if (source->set == NULL)
-        return TSR_OK;
-    return data_count_labels(source->set, part, first, count, out) == CLI_DONE
-               ? TSR_OK
-               : finetune_reported();
+                                  .quiet = r->job.rank > 0};
+    data_counts counts = {0};
+    data_set *set = NULL;
+    if (data_open(&options, r->tokenizer, find_format(r->tokenizer), &set) != CLI_DONE)
+        return training_reported();
+    r->source = (training_source){.context = o->context,
+                                  .user = set,
+                                  .get = get_rows,
+                                  .count = count_labels,
+                                  .close = close_data};
+    if (data_rows(set, DATA_HELD_OUT, 0, &r->source.held_out) != CLI_DONE)
+        return training_reported();
+    data_get_counts(set, DATA_TRAIN, &counts);
+    r->source.is_weighted = counts.weighted > 0;
+    TRY(count_steps(set));
+    return compare_data(r, set);
 }

@@ -5,9 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/finetune/run.h"
 #include "cli/lib/memory.h"
 #include "cli/lib/say.h"
+#include "cli/training/run.h"
 
 /* Checking ------------------------------------------------------------------------------------- */
 
@@ -22,7 +22,7 @@ static tsr_status check_folder_of(const char *path)
     const int error = errno;
     free(folder);
     return good ? TSR_OK
-                : finetune_fail("%s: its folder cannot be written: %s", path, strerror(error));
+                : training_fail("%s: its folder cannot be written: %s", path, strerror(error));
 }
 
 /* Fails if `path` cannot be written, or is the model. Files and folders of this program replace
@@ -34,41 +34,43 @@ static tsr_status check_path(const char *path, bool is_folder)
         return TSR_OK;
     if (stat(path, &info) != 0)
         return errno == ENOENT ? check_folder_of(path)
-                               : finetune_fail("%s: %s", path, strerror(errno));
+                               : training_fail("%s: %s", path, strerror(errno));
     if (is_folder ? !S_ISDIR(info.st_mode) : !S_ISREG(info.st_mode))
-        return finetune_fail("%s exists, and is no %s", path,
+        return training_fail("%s exists, and is no %s", path,
                              is_folder ? "folder" : "regular file");
-    if ((finetune_chosen.full || !is_folder) && stat(finetune_chosen.model, &model) == 0 &&
-        model.st_dev == info.st_dev && model.st_ino == info.st_ino)
-        return finetune_fail("%s is the model %s, which would be overwritten", path,
-                             finetune_chosen.model);
+    if ((training_chosen.full || !is_folder) && training_chosen.model != NULL &&
+        stat(training_chosen.model, &model) == 0 && model.st_dev == info.st_dev &&
+        model.st_ino == info.st_ino)
+        return training_fail("%s is the model %s, which would be overwritten", path,
+                             training_chosen.model);
     if (!is_folder)
         return check_folder_of(path); /* the file is written under another name first */
     return access(path, W_OK | X_OK) == 0
                ? TSR_OK
-               : finetune_fail("%s cannot be written: %s", path, strerror(errno));
+               : training_fail("%s cannot be written: %s", path, strerror(errno));
 }
 
-tsr_status finetune_output_check(bool first)
+tsr_status training_output_check(bool first)
 {
-    const finetune_options *o = &finetune_chosen;
+    const training_options *o = &training_chosen;
     struct stat info;
-    TRY(check_path(o->output, !finetune_is_gguf(o->output)));
+    TRY(check_path(o->output, !training_is_gguf(o->output)));
     TRY(check_path(o->checkpoint, false));
     if (!first)
         return TSR_OK;
     if (o->output == NULL && o->checkpoint == NULL && o->reference == NULL)
-        cli_say("finetune: neither --output nor --checkpoint is given, so nothing that is learnt "
-                "will be kept");
+        cli_say("%s: neither --output nor --checkpoint is given, so nothing that is learnt will be "
+                "kept",
+                training_name);
     if (o->curve == NULL)
         return TSR_OK;
     if (stat(o->curve, &info) != 0)
         return check_folder_of(o->curve);
     if (S_ISDIR(info.st_mode))
-        return finetune_fail("%s is a folder, but --curve takes a file", o->curve);
+        return training_fail("%s is a folder, but --curve takes a file", o->curve);
     return access(o->curve, W_OK) == 0
                ? TSR_OK
-               : finetune_fail("%s cannot be written: %s", o->curve, strerror(errno));
+               : training_fail("%s cannot be written: %s", o->curve, strerror(errno));
 }
 
 /* Writing -------------------------------------------------------------------------------------- */
@@ -81,14 +83,23 @@ static char *path_of(const char *folder, const char *name, const char *ending)
     return path;
 }
 
-/* Copies folder/name of the model to `to`/name, under another name first. Does nothing if the model
- * has no such file. */
-static tsr_status copy_file(const char *to, const char *name)
+/* Returns whether two paths are those of one file. */
+static bool is_same_file(const char *a, const char *b)
 {
-    char *source = path_of(finetune_chosen.model, name, ""), *target = path_of(to, name, ""),
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+/* Copies from/name to `to`/name, under another name first. Does nothing if `from` has no such file,
+ * or if they are the same. */
+static tsr_status copy_file(const char *from, const char *to, const char *name)
+{
+    char *source = path_of(from, name, ""), *target = path_of(to, name, ""),
          *partial = path_of(to, name, ".partial"), bytes[1 << 14];
-    FILE *in = fopen(source, "rb"), *out = in != NULL ? fopen(partial, "wb") : NULL;
-    bool good = in == NULL ? errno == ENOENT || errno == ENOTDIR : out != NULL;
+    FILE *in = is_same_file(source, target) ? NULL : fopen(source, "rb"),
+         *out = in != NULL ? fopen(partial, "wb") : NULL;
+    bool good = in == NULL ? is_same_file(source, target) || errno == ENOENT || errno == ENOTDIR
+                           : out != NULL;
     for (size_t count; out != NULL && good && (count = fread(bytes, 1, sizeof bytes, in)) > 0;)
         good = fwrite(bytes, 1, count, out) == count;
     good = good && (in == NULL || ferror(in) == 0);
@@ -98,7 +109,7 @@ static tsr_status copy_file(const char *to, const char *name)
     }
     const tsr_status status =
         good ? TSR_OK
-             : finetune_fail("%s could not be copied to %s: %s", source, to, strerror(errno));
+             : training_fail("%s could not be copied to %s: %s", source, to, strerror(errno));
     if (!good && out != NULL)
         (void)remove(partial);
     if (in != NULL)
@@ -109,9 +120,24 @@ static tsr_status copy_file(const char *to, const char *name)
     return status;
 }
 
+/* Writes the tokenizer that is not that of a model. */
+static tsr_status write_tokenizer(const char *folder, const char *json)
+{
+    char *path = path_of(folder, "tokenizer.json", "");
+    FILE *file = fopen(path, "wb");
+    const size_t size = strlen(json);
+    bool good = file != NULL && fwrite(json, 1, size, file) == size;
+    good = (file == NULL || fclose(file) == 0) && good;
+    const tsr_status status = good ? TSR_OK : training_fail("%s: %s", path, strerror(errno));
+    free(path);
+    return status;
+}
+
 /* Copies what a folder needs beside the layers to be a model. GGUF files have no such files. */
 static tsr_status copy_tokenizer(const char *folder)
 {
+    const char *from =
+        training_chosen.tokenizer != NULL ? training_chosen.tokenizer : training_chosen.model;
     static const char *const names[] = {"tokenizer.json",
                                         "tokenizer_config.json",
                                         "special_tokens_map.json",
@@ -122,31 +148,34 @@ static tsr_status copy_tokenizer(const char *folder)
                                         "chat_template.jinja",
                                         "generation_config.json"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        TRY(copy_file(folder, names[i]));
+        TRY(copy_file(from, folder, names[i]));
     return TSR_OK;
 }
 
 /* Writes all layers: model.safetensors and config.json in a folder, and the tokenizer's files. */
-static tsr_status write_layers(finetune_run *r, const char *folder)
+static tsr_status write_layers(training_run *r, const char *folder)
 {
     const size_t size = strlen(folder) + sizeof "/model.safetensors";
     tsr_status status = TSR_OK;
     if (mkdir(folder, 0777) != 0 && errno != EEXIST)
-        return finetune_fail("%s: %s", folder, strerror(errno));
+        return training_fail("%s: %s", folder, strerror(errno));
     char *path = cli_alloc(size, 1);
     snprintf(path, size, "%s/model.safetensors", folder);
     status = tsr_stack_save(r->model.own, path, r->job.stages);
     free(path);
-    return status == TSR_OK && r->job.rank == 0 ? copy_tokenizer(folder) : status;
+    if (status != TSR_OK || r->job.rank != 0)
+        return status;
+    return r->tokenizer_json != NULL ? write_tokenizer(folder, r->tokenizer_json)
+                                     : copy_tokenizer(folder);
 }
 
-tsr_status finetune_output_write(finetune_run *r)
+tsr_status training_output_write(training_run *r)
 {
-    const char *path = finetune_chosen.output;
+    const char *path = training_chosen.output;
     if (path == NULL)
         return TSR_OK;
     if (r->model.own != NULL)
         return write_layers(r, path);
     return tsr_lora_save(r->model.lora, path,
-                         finetune_is_gguf(path) ? TSR_LORA_GGUF : TSR_LORA_PEFT, r->job.stages);
+                         training_is_gguf(path) ? TSR_LORA_GGUF : TSR_LORA_PEFT, r->job.stages);
 }

@@ -5,8 +5,9 @@
 #include <stdlib.h>
 #include <time.h>
 
-#include "cli/finetune/run.h"
 #include "cli/inference/inference.h"
+#include "cli/training/experts.h"
+#include "cli/training/run.h"
 
 static volatile sig_atomic_t stop_asked;
 
@@ -27,35 +28,35 @@ static void catch_signals(void)
 
 /* Takes this rank's rows of the `batch` rows, or pairs, that begin at `first`. Gives the number of
  * labels, or of pairs, of all ranks. */
-static tsr_status take_rows(finetune_run *r, data_part part, int64_t first, int64_t *counted)
+static tsr_status take_rows(training_run *r, data_part part, int64_t first, int64_t *counted)
 {
-    const finetune_options *o = &finetune_chosen;
+    const training_options *o = &training_chosen;
     const int64_t each = o->dpo ? 2 : 1, micro = o->batch / o->accumulate,
-                  own = finetune_job_rows(&r->job);
+                  own = training_job_rows(&r->job);
     for (int64_t i = 0; i < o->accumulate; i++) {
-        const int64_t at = first + i * micro + finetune_job_first_row(&r->job);
+        const int64_t at = first + i * micro + training_job_first_row(&r->job);
         data_batch_free(&r->rows[i]);
-        TRY(finetune_source_get(&r->source, part, each * at, each * own, &r->rows[i]));
+        TRY(r->source.get(&r->source, part, each * at, each * own, &r->rows[i]));
     }
     *counted = o->batch;
-    return o->dpo ? TSR_OK : finetune_source_count(&r->source, part, first, o->batch, counted);
+    return o->dpo ? TSR_OK : r->source.count(&r->source, part, first, o->batch, counted);
 }
 
 /* Returns the tokens of this rank's rows, without padding. */
-static int64_t tokens_of_rows(const finetune_run *r)
+static int64_t tokens_of_rows(const training_run *r)
 {
     int64_t tokens = 0;
-    for (int64_t i = 0; i < finetune_chosen.accumulate; i++)
+    for (int64_t i = 0; i < training_chosen.accumulate; i++)
         tokens += r->rows[i].tokens;
     return tokens;
 }
 
 /* Steps ---------------------------------------------------------------------------------------- */
 
-static tsr_status clip(finetune_run *r)
+static tsr_status clip(training_run *r)
 {
-    const finetune_model *m = &r->model;
-    const double most = finetune_chosen.clip;
+    const training_model *m = &r->model;
+    const double most = training_chosen.clip;
     tsr_stack_info info = TSR_INIT(tsr_stack_info);
     TRY(tsr_stack_get_info(m->stack, &info));
     return tsr_optimizer_clip(
@@ -67,17 +68,17 @@ static tsr_status clip(finetune_run *r)
 }
 
 /* Ends a training that has diverged. Names the last checkpoint. */
-static tsr_status diverged(const finetune_run *r, const char *what, double value)
+static tsr_status diverged(const training_run *r, const char *what, double value)
 {
-    const finetune_options *o = &finetune_chosen;
+    const training_options *o = &training_chosen;
     const bool is_resumed = o->resume != NULL && r->done.saved_step == r->done.first_step;
     const char *checkpoint = is_resumed ? o->resume : o->checkpoint;
     if (r->done.saved_step >= 0 && checkpoint != NULL)
-        return finetune_fail("step %" PRId64 ": %s is %g, so the training ends; the last good "
+        return training_fail("step %" PRId64 ": %s is %g, so the training ends; the last good "
                              "checkpoint is %s, after step %" PRId64
                              "; a lower --learning-rate may help",
                              r->step, what, value, checkpoint, r->done.saved_step);
-    return finetune_fail("step %" PRId64 ": %s is %g, so the training ends; nothing has been "
+    return training_fail("step %" PRId64 ": %s is %g, so the training ends; nothing has been "
                          "saved; a lower --learning-rate may help",
                          r->step, what, value);
 }
@@ -85,16 +86,13 @@ static tsr_status diverged(const finetune_run *r, const char *what, double value
 /* Returns whether the last loss is so high that the training has diverged: three times that of the
  * first step, and twice that of a model that finds all tokens equally likely. Losses with weights
  * are sums of another kind, and are not judged. */
-static bool is_exploding(const finetune_run *r)
+static bool is_exploding(const training_run *r)
 {
-    data_counts counts = {0};
-    if (r->source.set != NULL)
-        data_get_counts(r->source.set, DATA_TRAIN, &counts);
-    return counts.weighted == 0 && r->loss > 3 * r->done.first_loss &&
+    return !r->source.is_weighted && r->loss > 3 * r->done.first_loss &&
            r->loss > 2 * log((double)r->model.config->vocabulary);
 }
 
-static tsr_status check_step(finetune_run *r)
+static tsr_status check_step(training_run *r)
 {
     if (!isfinite(r->loss))
         return diverged(r, "the loss", r->loss);
@@ -107,22 +105,23 @@ static tsr_status check_step(finetune_run *r)
     return is_exploding(r) ? diverged(r, "the loss", r->loss) : TSR_OK;
 }
 
-static tsr_status make_step(finetune_run *r)
+static tsr_status make_step(training_run *r)
 {
-    const finetune_options *o = &finetune_chosen;
+    const training_options *o = &training_chosen;
     const tsr_schedule *schedule =
         tsr_schedule(.kind = o->schedule, .learning_rate = o->learning_rate,
                      .final_rate = o->final_rate, .warmup_steps = o->warmup,
                      .steps = o->decay_steps);
     int64_t counted = 0;
-    r->started = finetune_seconds();
+    r->started = training_seconds();
     r->loss = NAN;
     TRY(take_rows(r, DATA_TRAIN, r->step * o->batch, &counted));
-    TRY(finetune_pass(&r->model, (int)o->accumulate, r->rows, counted, true, &r->loss));
+    TRY(training_pass(&r->model, (int)o->accumulate, r->rows, counted, true, &r->loss));
     TRY(clip(r));
     TRY(check_step(r));
     r->rate = tsr_schedule_rate(schedule, r->step);
     TRY(tsr_optimizer_step(r->model.optimizer, (float)r->rate));
+    TRY(training_experts_shift(&r->model));
     TRY(tsr_optimizer_zero_grad(r->model.optimizer));
     r->step++;
     r->unreported = true;
@@ -131,7 +130,7 @@ static tsr_status make_step(finetune_run *r)
 
 /* Agrees with all ranks on whether one of them was asked to stop, so that all stop after the same
  * step. Adds the tokens of their rows. */
-static tsr_status agree(finetune_run *r)
+static tsr_status agree(training_run *r)
 {
     int64_t values[2] = {stop_asked != 0, tokens_of_rows(r)}, sums[2] = {0};
     if (stop_asked)
@@ -145,9 +144,9 @@ static tsr_status agree(finetune_run *r)
 /* Between steps -------------------------------------------------------------------------------- */
 
 /* Computes the mean loss of the held-out rows. */
-static tsr_status evaluate(finetune_run *r, double *out)
+static tsr_status evaluate(training_run *r, double *out)
 {
-    const finetune_options *o = &finetune_chosen;
+    const training_options *o = &training_chosen;
     const int64_t units = r->source.held_out / (o->dpo ? 2 : 1);
     double sum = 0, all = 0;
     for (int64_t first = 0; first < units; first += o->batch) {
@@ -156,7 +155,7 @@ static tsr_status evaluate(finetune_run *r, double *out)
         TRY(take_rows(r, DATA_HELD_OUT, first, &counted));
         if (o->dpo && counted > units - first)
             counted = units - first; /* the rest is padding */
-        TRY(finetune_pass(&r->model, (int)o->accumulate, r->rows, counted, false, &loss));
+        TRY(training_pass(&r->model, (int)o->accumulate, r->rows, counted, false, &loss));
         sum += loss * (double)counted;
         all += (double)counted;
     }
@@ -164,47 +163,47 @@ static tsr_status evaluate(finetune_run *r, double *out)
     return TSR_OK;
 }
 
-static tsr_status evaluate_and_judge(finetune_run *r)
+static tsr_status evaluate_and_judge(training_run *r)
 {
-    finetune_progress *d = &r->done;
+    training_progress *d = &r->done;
     double loss = 0;
     if (r->source.held_out > 0) {
         TRY(evaluate(r, &loss));
         /* The ranks must agree on when to stop. */
         TRY(tsr_comm_broadcast(r->job.world, &loss, 1, TSR_F64, 0, NULL));
-        finetune_report_evaluation(r, loss);
+        training_report_evaluation(r, loss);
         const bool is_best =
             d->evaluated_step < 0 || loss < d->best_loss || (isnan(d->best_loss) && !isnan(loss));
         d->best_loss = is_best ? loss : d->best_loss;
         d->evaluations_since_best = is_best ? 0 : d->evaluations_since_best + 1;
-        const int64_t patience = finetune_chosen.patience;
+        const int64_t patience = training_chosen.patience;
         r->stopped_early = patience > 0 && d->evaluations_since_best >= patience;
         if (r->stopped_early && r->job.rank == 0)
-            cli_say("finetune: stopped early after step %" PRId64 ": %" PRId64
+            cli_say("%s: stopped early after step %" PRId64 ": %" PRId64
                     " evaluation%s without a loss of held-out data below %.4f",
-                    r->step, patience, patience == 1 ? "" : "s", d->best_loss);
+                    training_name, r->step, patience, patience == 1 ? "" : "s", d->best_loss);
     }
-    TRY(finetune_sample(r));
+    TRY(training_sample(r));
     d->evaluated_step = r->step;
     return TSR_OK;
 }
 
 /* Saves a checkpoint. All ranks have the same status. */
-static tsr_status save_checkpoint(finetune_run *r)
+static tsr_status save_checkpoint(training_run *r)
 {
-    const tsr_status status = finetune_checkpoint_save(r);
-    if (status == TSR_OK || (finetune_chosen.elastic && finetune_job_has_lost(status)))
+    const tsr_status status = training_checkpoint_save(r);
+    if (status == TSR_OK || (training_chosen.elastic && training_job_has_lost(status)))
         return status;
     r->unsaved = true;
-    return finetune_fail("step %" PRId64 ": the checkpoint could not be saved: %s", r->step,
-                         finetune_problem());
+    return training_fail("step %" PRId64 ": the checkpoint could not be saved: %s", r->step,
+                         training_problem());
 }
 
 /* Evaluates and saves if that is due. */
-static tsr_status between_steps(finetune_run *r)
+static tsr_status between_steps(training_run *r)
 {
-    const finetune_options *o = &finetune_chosen;
-    finetune_progress *d = &r->done;
+    const training_options *o = &training_chosen;
+    training_progress *d = &r->done;
     const bool ends = r->step >= o->steps || r->interrupted;
     const bool evaluates = r->source.held_out > 0 || o->sample != NULL;
     if (evaluates && d->evaluated_step != r->step && !r->interrupted &&
@@ -223,31 +222,31 @@ static tsr_status between_steps(finetune_run *r)
     return TSR_OK;
 }
 
-static tsr_status turn(finetune_run *r, bool *ended)
+static tsr_status turn(training_run *r, bool *ended)
 {
-    TRY(finetune_look_for_newcomers(r));
+    TRY(training_look_for_newcomers(r));
     TRY(between_steps(r));
-    *ended = r->step >= finetune_chosen.steps || r->interrupted || r->stopped_early;
+    *ended = r->step >= training_chosen.steps || r->interrupted || r->stopped_early;
     if (*ended)
         return TSR_OK;
     TRY(make_step(r));
     TRY(agree(r));
-    finetune_report_later(r);
+    training_report_later(r);
     return TSR_OK;
 }
 
-tsr_status finetune_learn(finetune_run *r)
+tsr_status training_learn(training_run *r)
 {
     bool ended = false;
     catch_signals();
     while (!ended) {
         tsr_status status = turn(r, &ended);
-        if (finetune_chosen.elastic && finetune_job_has_lost(status)) {
+        if (training_chosen.elastic && training_job_has_lost(status)) {
             ended = false;
-            status = finetune_go_on(r);
+            status = training_go_on(r);
         }
         if (status != TSR_OK)
-            finetune_report_later(r);
+            training_report_later(r);
         TRY(status);
     }
     return TSR_OK;

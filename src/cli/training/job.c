@@ -3,21 +3,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/finetune/finetune.h"
+#include "cli/training/training.h"
 
-int64_t finetune_job_first_row(const finetune_job *j)
+int64_t training_job_first_row(const training_job *j)
 {
-    const int64_t rows = finetune_chosen.batch / finetune_chosen.accumulate;
+    const int64_t rows = training_chosen.batch / training_chosen.accumulate;
     return rows * j->data_rank / j->data_ranks;
 }
 
-int64_t finetune_job_rows(const finetune_job *j)
+int64_t training_job_rows(const training_job *j)
 {
-    const int64_t rows = finetune_chosen.batch / finetune_chosen.accumulate;
-    return rows * (j->data_rank + 1) / j->data_ranks - finetune_job_first_row(j);
+    const int64_t rows = training_chosen.batch / training_chosen.accumulate;
+    return rows * (j->data_rank + 1) / j->data_ranks - training_job_first_row(j);
 }
 
-tsr_status finetune_job_share(const finetune_job *j, double *value)
+tsr_status training_job_share(const training_job *j, double *value)
 {
     if (j->stages == NULL)
         return TSR_OK;
@@ -28,9 +28,9 @@ tsr_status finetune_job_share(const finetune_job *j, double *value)
 
 /* Data-parallel ranks must divide the model alike. Rates that were given for all ranks of the job
  * become those of one copy of the model: the sums over its copies. */
-static void fold_rates(const finetune_job *j)
+static void fold_rates(const training_job *j)
 {
-    cli_rates *rates = &finetune_chosen.stages.rates;
+    cli_rates *rates = &training_chosen.stages.rates;
     const int stage = j->ranks / j->stage_count, each = stage / j->data_ranks;
     if (j->data_ranks == 1 || rates->count != j->ranks)
         return;
@@ -46,9 +46,9 @@ static void fold_rates(const finetune_job *j)
 }
 
 /* As fold_rates, for rates that each copy of the model has measured for itself. */
-static tsr_status add_measured_rates(const finetune_job *j)
+static tsr_status add_measured_rates(const training_job *j)
 {
-    cli_rates *rates = &finetune_chosen.stages.rates;
+    cli_rates *rates = &training_chosen.stages.rates;
     if (j->data_ranks == 1 || !rates->measured)
         return TSR_OK;
     return tsr_comm_all_reduce(j->data, rates->values, rates->values, (uint64_t)rates->count,
@@ -57,28 +57,28 @@ static tsr_status add_measured_rates(const finetune_job *j)
 
 /* Connecting ----------------------------------------------------------------------------------- */
 
-static tsr_status choose_grid(finetune_job *j)
+static tsr_status choose_grid(training_job *j)
 {
-    const finetune_options *o = &finetune_chosen;
+    const training_options *o = &training_chosen;
     const int64_t rows = o->batch / o->accumulate;
     j->data_ranks = o->data_parallel > 0 ? (int)o->data_parallel : 1;
     j->stage_count = o->stages.count > 0          ? (int)o->stages.count
                      : o->stages.layers.count > 0 ? o->stages.layers.count
                                                   : 1;
     if (j->ranks % (j->stage_count * j->data_ranks) != 0)
-        return finetune_fail("--stages %d and --data-parallel %d do not divide %d rank%s",
+        return training_fail("--stages %d and --data-parallel %d do not divide %d rank%s",
                              j->stage_count, j->data_ranks, j->ranks, j->ranks == 1 ? "" : "s");
     if (rows < j->data_ranks)
-        return finetune_fail("a micro-batch of %lld row%s has fewer than the %d data-parallel "
+        return training_fail("a micro-batch of %lld row%s has fewer than the %d data-parallel "
                              "ranks; --batch %lld is divided by --accumulate %lld",
                              (long long)rows, rows == 1 ? "" : "s", j->data_ranks,
                              (long long)o->batch, (long long)o->accumulate);
     return TSR_OK;
 }
 
-static tsr_status connect_grid(finetune_job *j)
+static tsr_status connect_grid(training_job *j)
 {
-    finetune_options *o = &finetune_chosen;
+    training_options *o = &training_chosen;
     char problem[256];
     TRY(choose_grid(j));
     const int stage = j->ranks / j->stage_count, each = stage / j->data_ranks;
@@ -86,7 +86,7 @@ static tsr_status connect_grid(finetune_job *j)
     j->data_rank = j->rank % stage / each;
     fold_rates(j);
     if (!cli_stages_fit(&o->stages, j->ranks / j->data_ranks, problem, sizeof problem))
-        return finetune_fail("%s", problem);
+        return training_fail("%s", problem);
     TRY(tsr_comm_split(j->world, j->data_rank, j->rank, &j->replica));
     TRY(tsr_comm_split(j->world, tsr_comm_rank(j->replica), j->rank, &j->data));
     TRY(tsr_group_create(j->data, j->stream, NULL, &j->data_group));
@@ -98,19 +98,19 @@ static tsr_status connect_grid(finetune_job *j)
 
 /* Elastic jobs --------------------------------------------------------------------------------- */
 
-bool finetune_job_has_lost(tsr_status status)
+bool training_job_has_lost(tsr_status status)
 {
     return status == TSR_ERR_PEER_LOST || status == TSR_ERR_TIMEOUT;
 }
 
-bool finetune_job_is_joining(void)
+bool training_job_is_joining(void)
 {
     const char *boot = getenv("TESSERA_BOOT");
     return boot != NULL && strcmp(boot, "join") == 0;
 }
 
 /* Connects the ranks of `world`, all of which call it. */
-static tsr_status use_world(finetune_job *j, tsr_comm *world)
+static tsr_status use_world(training_job *j, tsr_comm *world)
 {
     j->world = world;
     j->rank = j->data_rank = tsr_comm_rank(world);
@@ -119,7 +119,7 @@ static tsr_status use_world(finetune_job *j, tsr_comm *world)
     return tsr_group_create(j->data, j->stream, NULL, &j->data_group);
 }
 
-static tsr_status change_world(finetune_job *j, tsr_comm *world)
+static tsr_status change_world(training_job *j, tsr_comm *world)
 {
     if (j->old_data_group == NULL)
         j->old_data_group = j->data_group;
@@ -131,16 +131,16 @@ static tsr_status change_world(finetune_job *j, tsr_comm *world)
     return use_world(j, world);
 }
 
-tsr_status finetune_job_shrink(finetune_job *j, bool *again)
+tsr_status training_job_shrink(training_job *j, bool *again)
 {
     tsr_comm *smaller;
     TRY(tsr_comm_shrink(j->world, NULL, &smaller));
     const tsr_status status = change_world(j, smaller);
-    *again = finetune_job_has_lost(status);
+    *again = training_job_has_lost(status);
     return *again ? TSR_OK : status;
 }
 
-tsr_status finetune_job_grow(finetune_job *j, int count, bool *grown)
+tsr_status training_job_grow(training_job *j, int count, bool *grown)
 {
     tsr_comm *larger;
     *grown = tsr_comm_grow(j->world, tsr_comm_grow_params(.count = count, .timeout_ns = 50000000),
@@ -149,20 +149,20 @@ tsr_status finetune_job_grow(finetune_job *j, int count, bool *grown)
     return *grown ? change_world(j, larger) : tsr_comm_status(j->world);
 }
 
-void finetune_job_settle(finetune_job *j)
+void training_job_settle(training_job *j)
 {
     tsr_group_destroy(&j->old_data_group);
 }
 
 /* Sets up an elastic job, in which all ranks are data-parallel. The other communicators contain
  * only this rank, so that they stay valid when ranks are lost or join. */
-static tsr_status connect_elastic(finetune_job *j)
+static tsr_status connect_elastic(training_job *j)
 {
-    const finetune_options *o = &finetune_chosen;
+    const training_options *o = &training_chosen;
     tsr_comm *world = j->world;
     j->world = NULL;
     j->stage_count = 1;
-    j->joined = finetune_job_is_joining();
+    j->joined = training_job_is_joining();
     tsr_status status =
         tsr_comm_create(tsr_comm_params(.bootstrap = TSR_BOOTSTRAP_SINGLE), &j->replica);
     if (status == TSR_OK)
@@ -173,34 +173,34 @@ static tsr_status connect_elastic(finetune_job *j)
         return status;
     }
     status = use_world(j, world);
-    bool again = j->joined && finetune_job_has_lost(status);
+    bool again = j->joined && training_job_has_lost(status);
     if (!again)
         TRY(status);
     while (again)
-        TRY(finetune_job_shrink(j, &again));
+        TRY(training_job_shrink(j, &again));
     if (o->batch / o->accumulate < j->ranks)
-        return finetune_fail("a micro-batch of %lld rows has fewer than the %d ranks",
+        return training_fail("a micro-batch of %lld rows has fewer than the %d ranks",
                              (long long)(o->batch / o->accumulate), j->ranks);
     return TSR_OK;
 }
 
 /* All jobs ------------------------------------------------------------------------------------- */
 
-tsr_status finetune_job_join(finetune_job *j)
+tsr_status training_job_join(training_job *j)
 {
-    const finetune_options *o = &finetune_chosen;
+    const training_options *o = &training_chosen;
     TRY(tsr_comm_create(tsr_comm_params(.timeout_ns = (uint64_t)(o->timeout * 1e9)), &j->world));
     j->rank = tsr_comm_rank(j->world);
     j->ranks = tsr_comm_size(j->world);
     return TSR_OK;
 }
 
-tsr_status finetune_job_init(finetune_job *j)
+tsr_status training_job_init(training_job *j)
 {
-    finetune_options *o = &finetune_chosen;
+    training_options *o = &training_chosen;
     cli_memory *memory = &o->stages.memory;
     if (memory->count > 1 && memory->count != j->ranks)
-        return finetune_fail("--memory has %d values for %d rank%s", memory->count, j->ranks,
+        return training_fail("--memory has %d values for %d rank%s", memory->count, j->ranks,
                              j->ranks == 1 ? "" : "s");
     TRY(tsr_device_open(tsr_device_params(.device = o->device,
                                           .memory_limit_bytes =
@@ -213,7 +213,7 @@ tsr_status finetune_job_init(finetune_job *j)
     return o->elastic ? connect_elastic(j) : connect_grid(j);
 }
 
-void finetune_job_finish(finetune_job *j)
+void training_job_finish(training_job *j)
 {
     tsr_group_destroy(&j->tensor_group);
     tsr_group_destroy(&j->data_group);

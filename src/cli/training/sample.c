@@ -3,16 +3,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/finetune/run.h"
 #include "cli/lib/memory.h"
 #include "cli/lib/terminal.h"
+#include "cli/training/run.h"
 
 #define SAMPLE_TOKENS 64 /* that are written after the prompt */
 #define PAGE_TOKENS 64   /* of the cache */
 
 /* A text in progress. */
 typedef struct sample {
-    finetune_run *run;
+    training_run *run;
     tsr_kv_cache *cache;
     int sequence;
     const tsr_tensor *x; /* the tokens of the present pass */
@@ -23,7 +23,7 @@ typedef struct sample {
 
 static tsr_status create_cache(sample *s)
 {
-    finetune_model *m = &s->run->model;
+    training_model *m = &s->run->model;
     tsr_stack_info info = TSR_INIT(tsr_stack_info);
     TRY(tsr_stack_get_info(m->stack, &info));
     int64_t *heads = cli_alloc((size_t)info.blocks, sizeof *heads),
@@ -67,7 +67,7 @@ static tsr_status create_cache(sample *s)
 /* Computes the logits of the last token, and gathers them from all ranks of the stage. */
 static tsr_status last_logits(const sample *s, const tsr_tensor *features)
 {
-    finetune_model *m = &s->run->model;
+    training_model *m = &s->run->model;
     const int64_t count = tsr_tensor_layout(features)->shape[1];
     tsr_tensor *last = NULL, *logits = NULL;
     TRY(tsr_tensor_slice(features, 1, count - 1, count, 1, &last));
@@ -82,7 +82,7 @@ static tsr_status last_logits(const sample *s, const tsr_tensor *features)
 static tsr_status forward(void *user, int number, const tsr_tensor *x, tsr_tensor **y)
 {
     const sample *s = user;
-    finetune_model *m = &s->run->model;
+    training_model *m = &s->run->model;
     tsr_tensor *features = NULL;
     (void)number;
     TRY(tsr_stack_forward_cached(m->stack, m->first ? s->x : x, s->cache, &features));
@@ -98,7 +98,7 @@ static tsr_status forward(void *user, int number, const tsr_tensor *x, tsr_tenso
 /* Computes the logits after the last `count` tokens. */
 static tsr_status read_tokens(sample *s, int64_t count)
 {
-    finetune_model *m = &s->run->model;
+    training_model *m = &s->run->model;
     const int64_t shape[2] = {1, count};
     tsr_tensor *x = NULL;
     TRY(tsr_kv_cache_begin(s->cache, 1, &s->sequence, &count, NULL));
@@ -122,8 +122,8 @@ static tsr_status read_tokens(sample *s, int64_t count)
 static tsr_status encode(sample *s)
 {
     const tsr_tokenizer *tokenizer = s->run->tokenizer;
-    const char *text = finetune_chosen.sample;
-    tsr_chat_format format = finetune_chosen.format;
+    const char *text = training_chosen.sample;
+    tsr_chat_format format = training_chosen.format;
     int32_t *ids = NULL;
     uint64_t count = 0;
     const bool is_chat =
@@ -190,10 +190,10 @@ static tsr_status write_text(sample *s)
     return print(s, prompt);
 }
 
-tsr_status finetune_sample(finetune_run *r)
+tsr_status training_sample(training_run *r)
 {
     sample s = {.run = r};
-    if (finetune_chosen.sample == NULL || r->tokenizer == NULL)
+    if (training_chosen.sample == NULL || r->tokenizer == NULL)
         return TSR_OK;
     s.logits = cli_alloc((size_t)r->model.config->vocabulary, sizeof *s.logits);
     const tsr_status status = write_text(&s);

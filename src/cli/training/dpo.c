@@ -1,6 +1,7 @@
-#include "cli/finetune/dpo.h"
+#include "cli/training/dpo.h"
 
 #include <math.h>
+#include <stdbool.h>
 
 static bool has_label(const data_batch *rows, int64_t row)
 {
@@ -16,7 +17,7 @@ static double minus_log_sigmoid(double z)
     return z > 0 ? log1p(exp(-z)) : log1p(exp(z)) - z;
 }
 
-double finetune_dpo(const data_batch *rows, double beta, const double *own, const double *reference,
+double training_dpo(const data_batch *rows, double beta, const double *own, const double *reference,
                     double scale, double *slopes)
 {
     double sum = 0;

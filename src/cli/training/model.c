@@ -1,8 +1,8 @@
 /* The layers that are trained, and their optimizer. */
 #include <stdlib.h>
 
-#include "cli/finetune/finetune.h"
 #include "cli/lib/memory.h"
+#include "cli/training/experts.h"
 
 /* The number zero, in params whose default is another number. */
 static float number(double value)
@@ -19,9 +19,9 @@ static double head_cost(const tsr_model_config *config)
 
 /* Divides what is trained over the data-parallel ranks. Adapters are small, so that every rank has
  * all of them, unless --fsdp is given, which divides the frozen base as well. */
-static tsr_status shard(finetune_model *m, bool again)
+static tsr_status shard(training_model *m, bool again)
 {
-    const finetune_options *o = &finetune_chosen;
+    const training_options *o = &training_chosen;
     static const char *const everything[] = {"*", NULL};
     const tsr_fsdp_params *params =
         tsr_fsdp_params(.group = m->job->data_group, .gather = o->fsdp ? NULL : everything,
@@ -35,10 +35,10 @@ static tsr_status shard(finetune_model *m, bool again)
 
 /* Divides the layers over the stages. Gives this stage's first layer, and the number of its
  * layers. */
-static tsr_status divide_layers(const finetune_model *m, const tsr_model_params *how, int *first,
+static tsr_status divide_layers(const training_model *m, const tsr_model_params *how, int *first,
                                 int *count)
 {
-    const finetune_job *j = m->job;
+    const training_job *j = m->job;
     int *counts = cli_alloc((size_t)j->stage_count, sizeof *counts);
     tsr_status status = TSR_OK;
     if (how->stage_layers != NULL)
@@ -58,44 +58,45 @@ static tsr_status divide_layers(const finetune_model *m, const tsr_model_params 
     return status;
 }
 
-static tsr_status open_layers(finetune_model *m, const tsr_model_file *file)
+static tsr_status open_layers(training_model *m, const tsr_model_file *file)
 {
-    const finetune_options *o = &finetune_chosen;
+    const training_options *o = &training_chosen;
     tsr_model_params how = TSR_INIT(tsr_model_params);
-    int first = 0, count = 0;
-    cli_stages_divide(&finetune_chosen.stages, m->job->replica, &how);
-    TRY(divide_layers(m, &how, &first, &count));
+    cli_stages_divide(&training_chosen.stages, m->job->replica, &how);
+    TRY(divide_layers(m, &how, &m->first_layer, &m->layer_count));
     m->features = o->dtype != 0 ? o->dtype : TSR_F32;
     TRY(tsr_stack_create(tsr_stack_params(.config = m->config, .group = m->job->tensor_group,
-                                          .first_layer = first, .layers = count,
+                                          .first_layer = m->first_layer, .layers = m->layer_count,
                                           .partition = how.partition, .dtype = m->features,
-                                          .seed = o->seed, .recompute = o->recompute),
+                                          .seed = o->seed, .recompute = o->recompute,
+                                          .experts_over_data = o->experts_over_data,
+                                          .trained = o->layers),
                          &m->own));
     m->stack = m->own;
     TRY(shard(m, m->job->joined));
-    return m->job->joined ? TSR_OK : tsr_stack_load(m->own, file);
+    return m->job->joined || o->model == NULL ? TSR_OK : tsr_stack_load(m->own, file);
 }
 
 /* An adapter of a frozen base ------------------------------------------------------------------ */
 
-static tsr_status open_base(finetune_model *m, const tsr_model_file *file)
+static tsr_status open_base(training_model *m, const tsr_model_file *file)
 {
-    const finetune_options *o = &finetune_chosen;
+    const training_options *o = &training_chosen;
     tsr_model_params params = {.struct_size = sizeof params,
                                .group = m->job->tensor_group,
                                .stages = m->job->stages,
                                .dtype = o->dtype,
                                .recompute = o->recompute};
-    cli_stages_divide(&finetune_chosen.stages, m->job->replica, &params);
+    cli_stages_divide(&training_chosen.stages, m->job->replica, &params);
     TRY(tsr_model_open(file, &params, &m->base));
     m->stack = tsr_model_stack(m->base);
     m->features = TSR_F32;
     return TSR_OK;
 }
 
-static tsr_status attach(finetune_model *m, const char *adapter)
+static tsr_status attach(training_model *m, const char *adapter)
 {
-    const finetune_options *o = &finetune_chosen;
+    const training_options *o = &training_chosen;
     const tsr_lora_params *params =
         tsr_lora_params(.stack = m->stack, .targets = o->targets, .rank = (int)o->rank,
                         .alpha = o->alpha, .rank_stabilised = o->rank_stabilised, .dora = o->dora,
@@ -110,9 +111,9 @@ static tsr_status attach(finetune_model *m, const char *adapter)
 
 /* The optimizer -------------------------------------------------------------------------------- */
 
-static tsr_status create_optimizer(finetune_model *m)
+static tsr_status create_optimizer(training_model *m)
 {
-    const finetune_options *o = &finetune_chosen;
+    const training_options *o = &training_chosen;
     TRY(tsr_optimizer_create(
         tsr_optimizer_params(.stream = m->job->stream, .decay_matrices = true,
                              .adamw = tsr_adamw_params(.beta1 = number(o->beta1),
@@ -126,39 +127,41 @@ static tsr_status create_optimizer(finetune_model *m)
 
 /* The model ------------------------------------------------------------------------------------ */
 
-tsr_status finetune_model_init(finetune_model *m, const tsr_model_file *file, const char *adapter,
-                               finetune_job *job)
+tsr_status training_model_init(training_model *m, const tsr_model_file *file, const char *adapter,
+                               training_job *job)
 {
     const int64_t one = 1;
-    *m = (finetune_model){.job = job, .config = tsr_model_file_config(file)};
+    *m = (training_model){.job = job, .config = tsr_model_file_config(file)};
     m->first = job->stage == 0;
     m->last = job->stage == job->stage_count - 1;
     TRY(tsr_pipeline_create(tsr_pipeline_params(.comm = job->stages, .stream = job->stream),
                             &m->pipeline));
-    if (finetune_chosen.full) {
+    if (training_chosen.full) {
         TRY(open_layers(m, file));
     } else {
         TRY(open_base(m, file));
         TRY(attach(m, adapter));
     }
     TRY(create_optimizer(m));
+    TRY(training_experts_init(m));
     return m->last ? tsr_tensor_create(job->device, TSR_F32, 1, &one, &m->loss) : TSR_OK;
 }
 
-tsr_status finetune_model_rebuild(finetune_model *m)
+tsr_status training_model_rebuild(training_model *m)
 {
     tsr_optimizer_destroy(&m->optimizer);
     TRY(shard(m, true));
     return create_optimizer(m);
 }
 
-void finetune_model_finish(finetune_model *m)
+void training_model_finish(training_model *m)
 {
     tsr_optimizer_destroy(&m->optimizer);
     tsr_tensor_destroy(&m->loss);
+    training_experts_finish(m);
     tsr_lora_destroy(&m->lora);
     tsr_model_close(&m->base);
     tsr_stack_destroy(&m->own);
     tsr_pipeline_destroy(&m->pipeline);
-    *m = (finetune_model){0};
+    *m = (training_model){0};
 }

@@ -1,0 +1,204 @@
+/* Tests tessera train: texts and tokens, resumed runs, the written model, and bad input. What
+ * passes and steps compute is tested with tessera finetune, which shares them. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/tool.h"
+#include "cli/tool_config.h"
+#include "launch/launched.h"
+#include "support/check_main.h"
+
+#define ROW 16 /* tokens of a row */
+#define BATCH 4
+
+/* Writes text.txt, and in ids.u16 the number of each of its characters, which are a, b, c and the
+ * space. */
+static void write_data(void)
+{
+    char text[1024];
+    unsigned char ids[2 * sizeof text];
+    const size_t length = sizeof text - 1;
+    for (size_t i = 0; i < length; i++) {
+        text[i] = "a cabba bac"[i * i % 97 % 11];
+        ids[2 * i] = text[i] == ' ' ? 0 : (unsigned char)(text[i] - 'a' + 1);
+        ids[2 * i + 1] = 0;
+    }
+    text[length] = '\0';
+    write_file("text.txt", text);
+    FILE *file = fopen(in_folder("ids.u16"), "wb");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_uint_eq(fwrite(ids, 2, length, file), length);
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+/* Copies a text, with the path of the test's folder in place of each @. */
+static void expand(const char *text, size_t size, char *out)
+{
+    char folder[128];
+    size_t used = 0;
+    snprintf(folder, sizeof folder, "%s", in_folder(""));
+    for (const char *at = text; *at && used < size; at++)
+        used += (size_t)(*at == '@' ? snprintf(out + used, size - used, "%s", folder)
+                                    : snprintf(out + used, size - used, "%c", *at));
+    ck_assert_uint_lt(used, size);
+}
+
+/* Trains alone, or as two ranks. `options` are separated by ~. */
+static void train(const char *ranks, const char *options)
+{
+    char arguments[2048], expanded[1024];
+    expand(options, sizeof expanded, expanded);
+    snprintf(arguments, sizeof arguments, "-n~%s~--no-prefix~" TEST_TOOL "~train%s", ranks,
+             expanded);
+    launched job = launch(arguments);
+    ck_assert_msg(job.status == 0, "%s", job.err);
+    done(&job);
+}
+
+/* Compares steps first … last of two logs. */
+static void assert_same_losses(const char *a, const char *b, int first, int last, double tolerance)
+{
+    char *texts[2] = {read_file(a), read_file(b)};
+    for (int i = first; i <= last; i++) {
+        double losses[2];
+        for (int t = 0; t < 2; t++) {
+            char key[32];
+            snprintf(key, sizeof key, "{\"step\": %d, \"loss\": ", i);
+            const char *at = strstr(texts[t], key);
+            ck_assert_msg(at != NULL, "%s lacks step %d: %s", t ? b : a, i, texts[t]);
+            losses[t] = strtod(at + strlen(key), NULL);
+        }
+        ck_assert_msg(fabs(losses[0] - losses[1]) <= tolerance * losses[0],
+                      "step %d: losses %.9g and %.9g", i, losses[0], losses[1]);
+    }
+    free(texts[0]);
+    free(texts[1]);
+}
+
+/* The characters of a text are the vocabulary in the order of their codes, so that their numbers in
+ * a file are the same data. Three steps from these, and three more in two other ranks, have the
+ * losses of six steps from the text. */
+START_TEST(a_text_is_learnt)
+{
+    char arguments[512];
+    if (!TEST_HAVE_UCX)
+        SKIP("the library was built without UCX");
+    write_data();
+    train("1", "~--data~@text.txt~--layers~2~--width~32~--heads~2~--context~16~--batch~4"
+               "~--schedule~constant~--warmup~0~--steps~6~--evaluate-every~6~--evaluate-rows~4"
+               "~--sample-every~ab~--log~@whole~-o~@model");
+    train("1", "~--data~@ids.u16~--config~@model~--batch~4~--schedule~constant~--warmup~0"
+               "~--steps~3~--evaluate-rows~4~--log~@log~--checkpoint~@run");
+    assert_same_losses("whole", "log", 0, 2, 0);
+    train("2", "~--resume~@run~--steps~6~--log~@log~--data-parallel~2~--fsdp");
+    assert_same_losses("whole", "log", 0, 5, 1e-5);
+    char *log = read_file("whole");
+    double loss;
+    ck_assert_int_eq(sscanf(log, "{\"evaluated\": 0, \"held_out_loss\": %lf", &loss), 1);
+    ck_assert_double_eq_tol(loss, 1.386, 0.1); /* a new model finds all tokens equally likely */
+    assert_has(log, "{\"evaluated\": 6, \"held_out_loss\": ");
+    free(log);
+    snprintf(arguments, sizeof arguments, "generate %s -p ab -n 5 --greedy", in_folder("model"));
+    tool_result result = tool_run(arguments);
+    ck_assert_msg(result.exit_code == 0, "%s", result.err);
+    ck_assert_uint_ge(strspn(result.out, "abc "), 5);
+    tool_result_free(&result);
+}
+END_TEST
+
+/* The loads of a step are those of all tokens of all passes. */
+START_TEST(experts_are_balanced)
+{
+    write_data();
+    train("1", "~--data~@text.txt~--layers~1~--width~32~--heads~2~--experts~3~--inner~16"
+               "~--balance~0.1~--context~16~--batch~4~--accumulate~2~--steps~1~--held-out~0"
+               "~--log~@log");
+    char *log = read_file("log"), *at = strstr(log, "\"load\": [[");
+    int loads[3];
+    ck_assert_msg(at &&
+                      sscanf(at, "\"load\": [[%d, %d, %d]]}", &loads[0], &loads[1], &loads[2]) == 3,
+                  "%s", log);
+    ck_assert_int_eq(loads[0] + loads[1] + loads[2], 2 * BATCH * ROW);
+    at = strstr(log, "\"aux\": ");
+    ck_assert_ptr_nonnull(at);
+    /* with equal loads and probabilities, the number of experts that a token uses */
+    ck_assert_double_eq_tol(strtod(at + strlen("\"aux\": "), NULL), 2, 0.3);
+    free(log);
+}
+END_TEST
+
+/* Mistakes ---------------------------------------------------------------------------------------
+ */
+
+static void fails(const char *options, const char *words)
+{
+    char arguments[1100], expanded[1024];
+    expand(options, sizeof expanded, expanded);
+    snprintf(arguments, sizeof arguments, "train %s", expanded);
+    tool_fails(arguments, words);
+}
+
+START_TEST(wrong_options_are_named)
+{
+    static const char *const wrong[][2] = {
+        {"train", "missing --data FILE"},
+        {"train m --data d --config c", "m has a configuration, so --config cannot be given"},
+        {"train --data d --config c --width 8", "c has the sizes of the model, so --width cannot "
+                                                "be given"},
+        {"train --data d --bias", "--bias is for --style gpt2"},
+        {"train --data d --style gpt2 --experts 2", "--experts is for --style llama"},
+        {"train --data d --style x", "--style takes llama or gpt2, not 'x'"},
+        {"train --data d --experts-over x", "--experts-over takes tensor or data, not 'x'"},
+        {"train --data d --balance 1 --bias-rate 1",
+         "--balance and --bias-rate contradict each other"},
+        {"train --data d --separator=", "--separator is empty"},
+        {"train --data d -o m.gguf", "--output is a folder, so it cannot be m.gguf"},
+        {"train --data=", "--data takes a file, not ''"},
+        {"train --data d --steps 1 --epochs 1", "--steps and --epochs contradict each other"},
+    };
+    char sentence[256];
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        snprintf(sentence, sizeof sentence, "tessera: train: %s\n", wrong[i][1]);
+        tool_refuses(wrong[i][0], sentence);
+    }
+}
+END_TEST
+
+START_TEST(wrong_data_are_named)
+{
+    write_data();
+    write_file("empty", "");
+    write_file("latin", "caf\xe9.");
+    write_file("odd.u16", "abc");
+    write_file("big.u32", "\xff\xff\xff\xff");
+    fails("--data @text.txt --width 30", "--width 30 does not divide over --heads 4");
+    fails("--data @text.txt --kv-heads 3", "--heads 4 does not divide over --kv-heads 3");
+    fails("--data @text.txt --width 12", "rotary positions need an even number of features of a "
+                                         "head, but --width 12 and --heads 4 give 3");
+    fails("--data @text.txt --experts 2 --experts-used 3", "--experts-used 3, but there are 2 "
+                                                           "experts");
+    fails("--data @text.txt --context 900", "the data has 921 tokens for training, but rows of "
+                                            "--context 900 need 1800");
+    fails("--data @text.txt --separator x", "--separator needs a tokenizer");
+    fails("--data @ids.u16", "so --tokenizer or --config must say how many there are");
+    fails("--data @empty", "empty is empty");
+    fails("--data @latin", "latin: the text is not UTF-8 at byte 3");
+    fails("--data @odd.u16 --config " TEST_DATA "/training/lora/lora_base",
+          "odd.u16 has 3 bytes, which are no numbers of 2 bytes");
+    fails("--data @big.u32 --config " TEST_DATA "/training/lora/lora_base",
+          "big.u32: token 0 has the id 4294967295");
+    fails("--data @text.txt --held-out @latin", "latin: the text is not UTF-8");
+    fails("--resume @text.txt", "this is no checkpoint of train");
+}
+END_TEST
+
+TESTS(train)
+{
+    tcase_add_checked_fixture(tests, make_folder, remove_folder);
+    tcase_add_test(tests, a_text_is_learnt);
+    tcase_add_test(tests, experts_are_balanced);
+    tcase_add_test(tests, wrong_options_are_named);
+    tcase_add_test(tests, wrong_data_are_named);
+}
