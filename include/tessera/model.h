@@ -157,8 +157,8 @@ typedef struct tsr_model_config {
     double logit_scale;     /* multiplies the logits; 0: 1 */
     double logit_softcap;   /* c of logits c · tanh(logits / c), after logit_scale; 0: none */
     /* The number of layers in the files that predict further tokens. They are numbered after the
-     * others, and are of the kind of the last layer that has attention. Models do not compute them;
-     * tsr_model_convert keeps them. */
+     * others, and are of the kind of the last layer that has attention. tsr_model_convert keeps
+     * them; models compute the first one if tsr_model_params.next_token says so. */
     int next_token_layers;
     /* Each layer gets an input of so many features for each token, the sum of a row of a table and
      * a projection of the embedding, as in Gemma 4. 0: none. Only with one stage. */
@@ -277,6 +277,10 @@ typedef struct tsr_model_params {
     /* TSR_EXPERT_DIVISION_MIXED: [ranks]: the number of the host of each rank of `group`, 0 to
      * ranks − 1; all ranks must give the same. NULL: as tsr_comm_host says. */
     const int *hosts;
+    /* Also opens the first of the layers that predict further tokens (next_token_layers), for
+     * TSR_DRAFT_MTP. Its weights and its cache count when tsr_model_open checks whether the model
+     * fits. Only with one stage. All ranks must give the same. */
+    bool next_token;
 } tsr_model_params;
 #define tsr_model_params(...)                                                                      \
     (&(tsr_model_params){.struct_size = sizeof(tsr_model_params), __VA_ARGS__})
@@ -352,6 +356,7 @@ typedef struct tsr_model_plan_params {
     /* As in tsr_model_params, but of the ranks of all stages; numbers count in each stage, from 0
      * to ranks / stages − 1. NULL: all ranks are on one host. */
     const int *hosts;
+    bool next_token; /* as in tsr_model_params */
 } tsr_model_plan_params;
 #define tsr_model_plan_params(...)                                                                 \
     (&(tsr_model_plan_params){.struct_size = sizeof(tsr_model_plan_params), __VA_ARGS__})

@@ -156,7 +156,7 @@ static void print_layers(const tsr_model_config *c)
              layer->window > 0 ? ", a window" : "");
     }
     if (c->next_token_layers > 0)
-        line("", "%d that predict%s further tokens, which are not computed", c->next_token_layers,
+        line("", "%d that predict%s further tokens, for --draft mtp", c->next_token_layers,
              c->next_token_layers == 1 ? "s" : "");
 }
 

@@ -135,6 +135,17 @@ static tsr_status allocate_layer(const tsr_model *m, const tsr__weights *weights
     return TSR_OK;
 }
 
+static tsr_status allocate_next(const tsr_model *m, const tsr__weights *weights)
+{
+    const tsr__stack_next *n = &m->stack->next;
+    const int number = m->config->layers;
+    TSR__TRY(allocate_layer(m, weights, number, "next.embedding_norm", n->embedding_norm));
+    TSR__TRY(allocate_layer(m, weights, number, "next.hidden_norm", n->hidden_norm));
+    TSR__TRY(allocate_layer(m, weights, number, "next.join", n->join));
+    TSR__TRY(allocate_layer(m, weights, number, NULL, n->block));
+    return allocate_layer(m, weights, number, "next.norm", n->norm);
+}
+
 tsr_status tsr__model_allocate(tsr_model *m, const tsr__weights *weights)
 {
     tsr_stack *s = m->stack;
@@ -151,6 +162,8 @@ tsr_status tsr__model_allocate(tsr_model *m, const tsr__weights *weights)
     }
     for (int i = 0; i < m->layer_count; i++)
         TSR__TRY(allocate_layer(m, weights, m->first_layer + i, NULL, s->blocks[i]));
+    if (s->next.block)
+        TSR__TRY(allocate_next(m, weights));
     if (!m->is_last)
         return TSR_OK;
     TSR__TRY(allocate_layer(m, weights, -1, "norm", s->norm));

@@ -79,6 +79,7 @@ static tsr_status create_layers(tsr_model *m, const tsr__weights *weights)
                                                    .features = TSR_F32,
                                                    .recompute = m->recompute,
                                                    .tiled_delta_nets = m->kept.tiles,
+                                                   .next_token = m->next_token,
                                                    .context = m->context},
                              &m->stack);
 }
@@ -176,6 +177,7 @@ tsr_status tsr_model_open(const tsr_model_file *file, const tsr_model_params *pa
     m->context = params->context;
     m->recompute = params->recompute;
     m->host_experts = params->host_experts;
+    m->next_token = params->next_token;
     m->stream = tsr_group_stream(group);
     m->device = tsr_stream_device(m->stream);
     tsr_status status = tsr__model_connect(m, params);

@@ -23,6 +23,7 @@ struct tsr_model {
     int *hosts;              /* the same: the numbers of ranks' hosts in their stage */
     uint64_t *expert_limits; /* see tsr__model_plan_limits; NULL: none */
     bool is_first, is_last, recompute;
+    bool next_token;              /* as in tsr_model_params */
     int first_layer, layer_count; /* the layers of this stage */
     tsr_dtype cache_dtype;        /* the dtype of caches for which the caller gives none */
     int host_experts;             /* as in tsr_model_params */

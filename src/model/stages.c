@@ -142,6 +142,7 @@ static tsr_status describe(const tsr_model *m, const tsr_model_params *params,
         .draft_tokens = params->draft_tokens,
         .snapshots = params->snapshots,
         .hosts = m->hosts,
+        .next_token = params->next_token,
     };
     return tsr__model_plan_check(m->config, out);
 }

@@ -168,6 +168,8 @@ tsr_status tsr__config_check_shared(const char *where, const tsr_model_config *c
 /* Returns the description of a layer, also of one that predicts further tokens, or NULL if there is
  * no such layer. */
 const tsr_model_layer *tsr__config_layer(const tsr_model_config *config, int layer);
+/* Returns the index in `kinds` of the kind of such a layer. The layer must exist. */
+int tsr__config_kind(const tsr_model_config *config, int layer);
 /* Returns whether a layer is one of those that predict further tokens. */
 bool tsr__config_is_next(const tsr_model_config *config, int layer);
 /* Returns whether a layer has a state in place of attention. */

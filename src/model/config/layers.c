@@ -138,14 +138,19 @@ bool tsr__config_is_next(const tsr_model_config *config, int layer)
     return layer >= config->layers && layer - config->layers < config->next_token_layers;
 }
 
-const tsr_model_layer *tsr__config_layer(const tsr_model_config *config, int layer)
+int tsr__config_kind(const tsr_model_config *config, int layer)
 {
-    if (config && tsr__config_is_next(config, layer)) {
+    if (tsr__config_is_next(config, layer)) {
         layer = config->layers - 1;
         while (layer > 0 && tsr__layer_has_state(tsr__config_layer(config, layer)))
             layer--;
     }
-    if (!config || layer < 0 || layer >= config->layers)
+    return config->layer_kinds ? config->layer_kinds[layer] : 0;
+}
+
+const tsr_model_layer *tsr__config_layer(const tsr_model_config *config, int layer)
+{
+    if (!config || layer < 0 || (layer >= config->layers && !tsr__config_is_next(config, layer)))
         return NULL;
-    return config->kinds[config->layer_kinds ? config->layer_kinds[layer] : 0];
+    return config->kinds[tsr__config_kind(config, layer)];
 }

@@ -10,6 +10,9 @@
 
 /* The tokens in a page of a generator's cache, unless the context is smaller. */
 #define TSR__PAGE_TOKENS 64
+/* How many tokens of a sequence wait for the layer that predicts further tokens, more than passes
+ * in flight or drafts. */
+#define TSR__NEXT_FEATURES 32
 
 typedef struct tsr__sequence {
     bool used;

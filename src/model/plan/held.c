@@ -75,6 +75,8 @@ static tsr__weight_part part_of(const tsr__planned *item, const tsr__plan_share 
         rows = &s->shared;
     } else if (starts(ours, "mlp.shared.down.")) {
         columns = &s->shared;
+    } else if (starts(ours, "next.join.")) {
+        rows = &s->width;
     } else if (starts(ours, "embedding.") || starts(ours, "head.") ||
                starts(ours, "input_table.")) {
         rows = &s->vocabulary;
@@ -115,6 +117,14 @@ bool tsr__plan_has_outside(const tsr_model_config *c, const tsr__planned *item, 
     if (starts(item->ours, "embedding."))
         return of.first || (of.last && c->tied);
     return of.last;
+}
+
+bool tsr__plan_has_inside(const tsr_model_config *c, const tsr__planned *item,
+                          const tsr_model_plan_params *p, int first, int layers)
+{
+    if (tsr__config_is_next(c, item->layer))
+        return p->next_token;
+    return item->layer >= first && item->layer < first + layers;
 }
 
 void tsr__plan_add_item(const tsr__kept *kept, const tsr__planned *item, const tsr__plan_share *s,
@@ -159,6 +169,8 @@ void tsr__plan_add_item(const tsr__kept *kept, const tsr__planned *item, const t
         return;
     if (of_experts)
         out->expert_bytes += bytes;
+    if (tsr__config_is_next(kept->config, item->layer)) /* only drafts read it */
+        return;
     out->token_bytes += (uint64_t)llround((double)bytes * used);
     out->token_parameters += item->ndim == 2 ? (uint64_t)llround((double)elements * used) : 0;
 }
@@ -195,8 +207,14 @@ uint64_t tsr__plan_cache_bytes(const tsr_model_config *c, const tsr_model_plan_p
     if (latent) /* of one head, whose values are in its keys */
         return (uint64_t)tokens * (s->heads.count > 0) *
                (uint64_t)(latent->kv_lora_rank + latent->rope_dim) * tsr_dtype_size(p->cache_dtype);
+    /* beside its cache, the layer that predicts further tokens has features of the latest ones */
+    const uint64_t features =
+        tsr__config_is_next(c, layer)
+            ? (uint64_t)c->width * sizeof(float) * (uint64_t)p->sequences * TSR__NEXT_FEATURES
+            : 0;
     return (uint64_t)tokens * s->kv_heads.count * features_of(tsr__config_layer(c, layer)) *
-           tsr_dtype_size(p->cache_dtype);
+               tsr_dtype_size(p->cache_dtype) +
+           features;
 }
 
 tsr_status tsr__plan_check_cache(const tsr_model_config *c, const tsr_model_plan_params *p)
@@ -234,9 +252,8 @@ void tsr__plan_rank(const tsr__model_plan *plan, const tsr_model_plan_params *p,
     const tsr__plan_ends of = tsr__plan_ends_of(p, rank);
     for (size_t i = 0; i < plan->count; i++) {
         const tsr__planned *item = &plan->items[i];
-        if (item->layer < 0
-                ? tsr__plan_has_outside(c, item, of)
-                : item->layer >= out->first_layer && item->layer < out->first_layer + out->layers)
+        if (item->layer < 0 ? tsr__plan_has_outside(c, item, of)
+                            : tsr__plan_has_inside(c, item, p, out->first_layer, out->layers))
             tsr__plan_add_item(&d->kept, item, tsr__plan_share_of(d, rank, item->layer), p, of,
                                out);
     }
@@ -261,5 +278,8 @@ void tsr__plan_rank(const tsr__model_plan *plan, const tsr_model_plan_params *p,
                                      state_bytes(tsr__config_layer(c, i));
         }
     }
+    if (p->next_token)
+        out->cache_bytes +=
+            tsr__plan_cache_bytes(c, p, c->layers, tsr__plan_share_of(d, rank, c->layers));
     out->total_bytes = out->weight_bytes + out->cache_bytes;
 }

@@ -17,8 +17,8 @@ static uint64_t all_expert_bytes(const tsr__model_plan *plan, const tsr_model_pl
     tsr_model_rank_plan sum = {0};
     for (size_t i = 0; i < plan->count; i++) {
         const tsr__planned *item = &plan->items[i];
-        if (item->experts == 0 || item->of_heads || item->layer < of->first_layer ||
-            item->layer >= of->first_layer + of->layers)
+        if (item->experts == 0 || item->of_heads ||
+            !tsr__plan_has_inside(c, item, p, of->first_layer, of->layers))
             continue;
         tsr__plan_share all = *tsr__plan_share_of(d, of->first_rank, item->layer);
         all.experts =

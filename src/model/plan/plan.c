@@ -35,7 +35,9 @@ static tsr_status add_layer(tsr__model_plan *plan, int layer)
 tsr_status tsr__model_plan_init(const tsr__weights *weights, tsr__model_plan *out)
 {
     *out = (tsr__model_plan){.weights = weights};
-    for (int layer = -1; layer < weights->config->layers; layer++)
+    const tsr_model_config *c = weights->config;
+    const int end = c->layers + (c->next_token_layers > 0 ? 1 : 0);
+    for (int layer = -1; layer < end; layer++)
         TSR__TRY(add_layer(out, layer));
     return TSR_OK;
 }
@@ -69,6 +71,13 @@ tsr_status tsr__model_plan_check(const tsr_model_config *c, tsr_model_plan_param
     TSR__REQUIRE(p->stages == 1 || c->layer_input == 0,
                  "model: %d stages; layers of this model have inputs of their own, which need the "
                  "tokens, and cannot be divided into stages",
+                 p->stages);
+    TSR__REQUIRE(!p->next_token || c->next_token_layers > 0,
+                 "model: next_token is set, but this model of architecture %s has no layers that "
+                 "predict further tokens",
+                 c->architecture);
+    TSR__REQUIRE(!p->next_token || p->stages == 1,
+                 "model: next_token is set, but there are %d stages; only 1 is possible",
                  p->stages);
     TSR__REQUIRE(p->host_experts <= 0 || tsr__config_experts(c),
                  "model: host_experts is set, but no layer of the model has experts");
@@ -114,12 +123,16 @@ tsr_status tsr__model_plan_layers(const tsr__model_plan *plan, const tsr_model_p
         const tsr__plan_ends of = tsr__plan_ends_of(p, r);
         uint64_t *bytes = out + (size_t)r * ((size_t)c->layers + 1);
         for (int i = 0; i <= c->layers; i++)
-            bytes[i] =
-                i < c->layers ? tsr__plan_cache_bytes(c, p, i, tsr__plan_share_of(&d, r, i)) : 0;
+            bytes[i] = i < c->layers || p->next_token
+                           ? tsr__plan_cache_bytes(c, p, i, tsr__plan_share_of(&d, r, i))
+                           : 0;
         for (size_t i = 0; i < plan->count; i++) {
             const tsr__planned *item = &plan->items[i];
             tsr_model_rank_plan one = {0};
-            if (item->layer >= 0 || tsr__plan_has_outside(c, item, of))
+            const bool there = item->layer < 0           ? tsr__plan_has_outside(c, item, of)
+                               : item->layer < c->layers ? true
+                                                         : p->next_token;
+            if (there)
                 tsr__plan_add_item(&d.kept, item, tsr__plan_share_of(&d, r, item->layer), p, of,
                                    &one);
             bytes[item->layer >= 0 ? item->layer : c->layers] += one.weight_bytes;

@@ -144,13 +144,18 @@ static tsr_status divide_stage(const tsr__kept *kept, const tsr__weights *weight
     TSR__TRY(divide(kept->config->vocabulary, ranks, partition, 0, ranges));
     for (int r = 0; r < ranks; r++)
         shares[(size_t)r * (size_t)kinds].vocabulary = ranges[r];
+    if (kept->config->next_token_layers == 0)
+        return TSR_OK;
+    TSR__TRY(divide(kept->config->width, ranks, partition, 0, ranges));
+    for (int r = 0; r < ranks; r++)
+        shares[(size_t)r * (size_t)kinds].width = ranges[r];
     return TSR_OK;
 }
 
 const tsr__plan_share *tsr__plan_share_of(const tsr__plan_division *d, int rank, int layer)
 {
     const tsr_model_config *c = d->kept.config;
-    return &d->shares[rank * c->kind_count + (layer < 0 ? 0 : c->layer_kinds[layer])];
+    return &d->shares[rank * c->kind_count + (layer < 0 ? 0 : tsr__config_kind(c, layer))];
 }
 
 void tsr__plan_division_finish(tsr__plan_division *d)

@@ -13,6 +13,7 @@ typedef struct tsr__plan_share {
     tsr_shard_range heads, kv_heads, hidden, experts, shared, vocabulary;
     tsr_shard_range key_heads; /* of a delta net; of a short convolution, its features */
     tsr_shard_range mlp;       /* hidden features of an MLP, also of one beside experts */
+    tsr_shard_range width;     /* of the join before a layer that predicts further tokens */
     bool all_kv_heads;         /* the rank has the parameters of all kv heads */
 } tsr__plan_share;
 
@@ -52,6 +53,10 @@ typedef struct tsr__plan_ends {
     bool first, last;
 } tsr__plan_ends;
 tsr__plan_ends tsr__plan_ends_of(const tsr_model_plan_params *p, int rank);
+/* Returns whether a rank has a parameter of a layer: if it is one of `layers` layers from `first`
+ * on, or the layer that predicts further tokens. */
+bool tsr__plan_has_inside(const tsr_model_config *c, const tsr__planned *item,
+                          const tsr_model_plan_params *p, int first, int layers);
 /* Returns whether a stage has a parameter that is outside layers. A tied head is the embedding. */
 bool tsr__plan_has_outside(const tsr_model_config *c, const tsr__planned *item, tsr__plan_ends of);
 /* Adds the bytes of a rank's part of a parameter to the rank's plan. */

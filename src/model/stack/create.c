@@ -17,9 +17,10 @@
 
 /* Layers have the names of Hugging Face's files, without the prefix. Their initial weights depend
  * on them. */
-static const char *name_of(const tsr_stack *s, const char *ours)
+const char *tsr__stack_layer_name(const tsr_stack *s, const char *ours)
 {
-    return tsr__family_weight(s->family, false, ours)->hf;
+    const bool inside = strncmp(ours, "next.", 5) == 0;
+    return tsr__family_weight(s->family, inside, ours)->hf;
 }
 
 static tsr_init_params init_of(const tsr__stack_options *o, uint64_t seed, float deviation)
@@ -173,11 +174,12 @@ static tsr_status check_context(const tsr__stack_options *o, const tsr_model_lay
                : TSR_OK;
 }
 
-static tsr_status create_block(tsr_stack *s, const tsr__stack_options *o, uint64_t seed, int index)
+tsr_status tsr__stack_create_block(tsr_stack *s, const tsr__stack_options *o, uint64_t seed,
+                                   int number, tsr_layer **out)
 {
     char name[NAME_SIZE];
     const tsr_model_config *c = s->config;
-    const int kind = c->layer_kinds[s->first_layer + index];
+    const int kind = tsr__config_kind(c, number);
     const tsr_model_layer *layer = c->kinds[kind];
     TSR__TRY(check_context(o, layer));
     const tsr__kind_division division = o->divisions ? o->divisions[kind] : (tsr__kind_division){0};
@@ -248,8 +250,8 @@ static tsr_status create_block(tsr_stack *s, const tsr__stack_options *o, uint64
                               .output_scale = layer->output_scale,
                               .mlp = layer->experts && !e->beside_mlp ? NULL : &mlp,
                               .experts = layer->experts ? &experts : NULL};
-    snprintf(name, sizeof name, "%s%d", s->family->hf_block, s->first_layer + index);
-    return create_with_mixer(layer, &common, &block, &s->blocks[index]);
+    snprintf(name, sizeof name, "%s%d", s->family->hf_block, number);
+    return create_with_mixer(layer, &common, &block, out);
 }
 
 int tsr__stack_keys_layer(const tsr_stack *s, int index)
@@ -284,7 +286,8 @@ static tsr_status create_blocks(tsr_stack *s, const tsr__stack_options *o, uint6
     if (!s->blocks)
         return TSR_ERR_NO_MEMORY;
     for (int i = 0; i < s->layer_count; i++) {
-        const tsr_status status = create_block(s, o, seed, i);
+        const tsr_status status =
+            tsr__stack_create_block(s, o, seed, s->first_layer + i, &s->blocks[i]);
         if (status != TSR_OK)
             return tsr__fail_context(status, "model: layer %d", s->first_layer + i);
         TSR__TRY(check_shared_keys(s, i));
@@ -301,7 +304,7 @@ static tsr_status create_layers(tsr_stack *s, const tsr__stack_options *o)
     const tsr_init_params init = init_of(o, (uint64_t)seed, o->deviation);
     if (s->is_first || (s->is_last && c->tied))
         TSR__TRY(tsr_embedding_create(
-            tsr_embedding_params(.group = s->group, .name = name_of(s, "embedding"),
+            tsr_embedding_params(.group = s->group, .name = tsr__stack_layer_name(s, "embedding"),
                                  .vocabulary_size = c->vocabulary, .width = c->width,
                                  .dtype = s->dtype, .partition = &o->partition, .init = &init,
                                  .deferred = true),
@@ -309,16 +312,19 @@ static tsr_status create_layers(tsr_stack *s, const tsr__stack_options *o)
     TSR__TRY(create_blocks(s, o, (uint64_t)seed));
     if (c->layer_input > 0)
         TSR__TRY(tsr__stack_create_inputs(s, &o->partition, o->norm_dtype));
+    if (o->next_token)
+        TSR__TRY(tsr__stack_create_next(s, o));
     if (!s->is_last)
         return TSR_OK;
-    TSR__TRY(tsr_norm_create(
-        tsr_norm_params(.group = s->group, .name = name_of(s, "norm"), .size = c->width,
-                        .kind = c->norm, .bias = c->norm_bias, .epsilon = (float)c->norm_epsilon,
-                        .dtype = o->norm_dtype, .deferred = true),
-        &s->norm));
+    TSR__TRY(
+        tsr_norm_create(tsr_norm_params(.group = s->group, .name = tsr__stack_layer_name(s, "norm"),
+                                        .size = c->width, .kind = c->norm, .bias = c->norm_bias,
+                                        .epsilon = (float)c->norm_epsilon, .dtype = o->norm_dtype,
+                                        .deferred = true),
+                        &s->norm));
     return tsr_column_linear_create(
-        tsr_linear_params(.group = s->group, .name = name_of(s, "head"), .input_size = c->width,
-                          .output_size = c->vocabulary, .dtype = s->dtype,
+        tsr_linear_params(.group = s->group, .name = tsr__stack_layer_name(s, "head"),
+                          .input_size = c->width, .output_size = c->vocabulary, .dtype = s->dtype,
                           .partition = &o->partition, .init = &init, .deferred = true),
         &s->head);
 }
@@ -476,6 +482,7 @@ void tsr_stack_destroy(tsr_stack **stack)
     for (int i = 0; s->blocks && i < s->layer_count; i++)
         tsr_layer_destroy(&s->blocks[i]);
     tsr__free(s->blocks);
+    tsr__stack_destroy_next(s);
     tsr_layer_destroy(&s->norm);
     tsr_layer_destroy(&s->head);
     tsr_layer_destroy(&s->input_table);
@@ -527,7 +534,7 @@ void tsr__stack_own_name(const tsr_stack *s, int layer, const char *ours, const 
                          char out[TSR__STACK_NAME])
 {
     char block[NAME_SIZE];
-    if (layer < 0)
+    if (ours)
         snprintf(out, TSR__STACK_NAME, "%s%s", ours, strrchr(p->name, '.'));
     else
         snprintf(out, TSR__STACK_NAME, "%s",
@@ -577,6 +584,24 @@ static tsr_status visit_inputs(const tsr_stack *s, visited *counts, visitor *vis
     return visit_layer(s, s->input_norm, -1, "input_norm", 0, counts, visit, user);
 }
 
+/* Visits the layer that predicts further tokens. It is not in training. */
+static tsr_status visit_next(const tsr_stack *s, visited *counts, visitor *visit, void *user)
+{
+    const tsr__stack_next *n = &s->next;
+    const struct {
+        tsr_layer *layer;
+        const char *ours;
+    } all[] = {{n->embedding_norm, "next.embedding_norm"},
+               {n->hidden_norm, "next.hidden_norm"},
+               {n->join, "next.join"},
+               {n->block, NULL},
+               {n->norm, "next.norm"}};
+    for (size_t i = 0; n->block && i < sizeof all / sizeof *all; i++)
+        TSR__TRY(
+            visit_layer(s, all[i].layer, s->config->layers, all[i].ours, 0, counts, visit, user));
+    return TSR_OK;
+}
+
 static tsr_status visit_positions(const tsr_stack *s, visited *counts, visitor *visit, void *user)
 {
     tsr_fsdp *sharded = tsr__stack_model(s, s->units.positions);
@@ -603,6 +628,7 @@ tsr_status tsr__stack_each(const tsr_stack *s, visitor *visit, void *user)
     for (int i = 0; i < s->layer_count; i++)
         TSR__TRY(visit_layer(s, s->blocks[i], s->first_layer + i, NULL, s->units.first_block + i,
                              &counts, visit, user));
+    TSR__TRY(visit_next(s, &counts, visit, user));
     if (!s->is_last)
         return TSR_OK;
     TSR__TRY(visit_layer(s, s->norm, -1, "norm", s->units.norm, &counts, visit, user));

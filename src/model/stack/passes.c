@@ -223,6 +223,17 @@ static tsr_status embed(tsr_stack *s, const tsr_tensor *x, tsr_stack_saved *save
                           tsr__embedding_forward_as(s->embedding, x, s->features, features));
 }
 
+tsr_status tsr__stack_embed(tsr_stack *s, const tsr_tensor *ids, tsr_tensor **features)
+{
+    TSR__TRY(embed(s, ids, NULL, features));
+    tsr_status status = convert_features(s, features);
+    if (status == TSR_OK && s->config->embedding_scale != 1)
+        status = tsr_scale(s->stream, *features, *features, (float)s->config->embedding_scale, 0);
+    if (status != TSR_OK)
+        tsr_tensor_destroy(features);
+    return status;
+}
+
 /* Sets the features before the first block of this stage. `positions` are those of the tokens;
  * NULL: 0, 1, … in each row. */
 static tsr_status enter(tsr_stack *s, const tsr_tensor *x, const tsr_tensor *positions,

@@ -11,6 +11,7 @@
  *     passes.c         passes of the layers and of the head
  *     head_loss.c      the head and the loss by chunks of tokens
  *     inputs.c         inputs that layers have beside the features
+ *     next.c           the first layer that predicts further tokens
  *     documents.c      documents of packed rows, and of rows that a context group divides
  *     adapters.c       adapters in passes
  *     choice_biases.c  biases for the choice of experts
@@ -50,6 +51,11 @@ typedef struct tsr__stack_adapter {
     struct tsr__stack_adapter *next;
 } tsr__stack_adapter;
 
+/* The first of the layers that predict further tokens, with what is around its block. */
+typedef struct tsr__stack_next {
+    tsr_layer *embedding_norm, *hidden_norm, *join, *block, *norm;
+} tsr__stack_next;
+
 struct tsr_stack {
     tsr__config *own_config;
     const tsr_model_config *config; /* in own_config */
@@ -72,6 +78,7 @@ struct tsr_stack {
     tsr_layer *input_table, *input_projection, *input_norm;
     tsr_tensor **inputs;      /* [layer_count]: of a pass, which is running */
     tsr_layer **blocks;       /* [layer_count] */
+    tsr__stack_next next;     /* layers are NULL if the stack was created without it */
     tsr_tensor *positions;    /* learned positions [context, width] of an unsharded stack */
     tsr_fsdp *tied, *sharded; /* `sharded` is not NULL once the stack is sharded */
     tsr_fsdp *frozen;         /* NULL: all units are in `sharded` */
@@ -113,6 +120,7 @@ typedef struct tsr__stack_options {
     float deviation; /* 0: no initial weights are ever drawn */
     bool recompute, experts_over_data;
     bool tiled_delta_nets; /* see tsr__kept.tiles */
+    bool next_token;       /* with the first layer that predicts further tokens */
     bool trains;           /* refuse layers that have no backward pass */
     int64_t context;       /* decides about tsr_model_layer.long_rope; 0: the configuration's */
 } tsr__stack_options;
@@ -127,10 +135,16 @@ bool tsr__layer_is_long(const tsr_model_layer *layer, int64_t context);
 
 #define TSR__STACK_NAME 64
 
-/* Gives the name in weights.h of a parameter of block `layer` of the model, or, for layer −1, of
- * the layer whose name in weights.h is `ours`. */
+/* Gives the name in weights.h of a parameter of block `layer` of the model, or, unless `ours` is
+ * NULL, of the layer whose name in weights.h is `ours`. */
 void tsr__stack_own_name(const tsr_stack *stack, int layer, const char *ours,
                          const tsr_parameter *parameter, char out[TSR__STACK_NAME]);
+
+/* Creates block `number` of the model. */
+tsr_status tsr__stack_create_block(tsr_stack *stack, const tsr__stack_options *options,
+                                   uint64_t seed, int number, tsr_layer **out) TSR_NODISCARD;
+/* Returns the name of a layer outside blocks in Hugging Face's files, without the prefix. */
+const char *tsr__stack_layer_name(const tsr_stack *stack, const char *ours);
 
 /* One of the stack's parameters. */
 typedef struct tsr__stack_parameter {
@@ -165,6 +179,28 @@ tsr_status tsr__stack_finish_logits(tsr_stack *stack, tsr_layer_saved *saved,
 /* The gradient of tsr__stack_finish_logits: *out is a new tensor. */
 tsr_status tsr__stack_finish_logits_grad(tsr_stack *stack, const tsr_layer_saved *saved,
                                          const tsr_tensor *dlogits, tsr_tensor **out) TSR_NODISCARD;
+/* Looks up the embeddings of tokens without a backward pass, with the features' dtype and scale. */
+tsr_status tsr__stack_embed(tsr_stack *stack, const tsr_tensor *ids,
+                            tsr_tensor **features) TSR_NODISCARD;
+
+/* next.c: the first layer that predicts further tokens. Its input at a place of a text is what the
+ * model has computed for the token there, after the model's last norm, and the embedding of the
+ * token that follows; it predicts the one after that. Further tokens are predicted from its own
+ * output, after its own norm, and the embedding of the token that it predicted. */
+tsr_status tsr__stack_create_next(tsr_stack *stack,
+                                  const tsr__stack_options *options) TSR_NODISCARD;
+void tsr__stack_destroy_next(tsr_stack *stack);
+/* Computes features [rows, tokens, width] from ids i32 [rows, tokens], the tokens that follow, and
+ * `hidden` [rows, tokens, width]: `normed`, or before the model's last norm. A step of the cache,
+ * which has one layer, must have begun. */
+tsr_status tsr__stack_next_forward(tsr_stack *stack, const tsr_tensor *ids,
+                                   const tsr_tensor *hidden, bool normed, tsr_kv_cache *cache,
+                                   tsr_tensor **features) TSR_NODISCARD;
+/* Computes this rank's logits of features, and *hidden, which is normed, for the next prediction.
+ */
+tsr_status tsr__stack_next_logits(tsr_stack *stack, const tsr_tensor *features, tsr_tensor **hidden,
+                                  tsr_tensor **logits) TSR_NODISCARD;
+
 /* inputs.c: gives the blocks their own inputs of a pass over tokens `ids`, whose embeddings are x,
  * if they have such inputs; *all keeps them until tsr__stack_end_inputs. */
 tsr_status tsr__stack_begin_inputs(tsr_stack *stack, const tsr_tensor *ids, const tsr_tensor *x,
