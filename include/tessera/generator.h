@@ -102,7 +102,10 @@ typedef enum tsr_draft {
     TSR_DRAFT_NONE = 0,
     /* from the text so far: what followed its last two to four tokens when they occurred before */
     TSR_DRAFT_NGRAM = 1,
-    TSR_DRAFT_MODEL = 2 /* from a smaller model, draft_model */
+    TSR_DRAFT_MODEL = 2, /* from a smaller model, draft_model */
+    /* from the first of the model's own layers that predict further tokens; the model must have
+     * been opened with next_token of tsr_model_params */
+    TSR_DRAFT_MTP = 3
 } tsr_draft;
 
 typedef struct tsr_generator_params {
@@ -174,14 +177,15 @@ typedef struct tsr_generator_params {
      * tokens that it chooses; the other ranks then give NULL. It must outlive the generator, which
      * has a second cache of the same number of tokens for it. */
     tsr_model *draft_model;
-    /* With TSR_DRAFT_MODEL: drafts of sequences with a temperature are drawn, too, and are accepted
+    /* With TSR_DRAFT_MODEL and TSR_DRAFT_MTP: drafts of sequences with a temperature are drawn,
+     * too, and are accepted
      * as in "Fast Inference from Transformers via Speculative Decoding" (Leviathan et al. 2023):
-     * with the probability p / q, if that is less than 1, where q is that of the draft by the
-     * draft_model and p that by the model, both after the filters of tsr_sampling_params. If one is
-     * not, its token is drawn from the tokens where p > q, with probabilities p − q. More drafts
-     * are accepted, and the tokens have the same distribution as without drafts; but they are other
-     * tokens, and depend on how many drafts passes have. Sequences with a grammar are as without
-     * this. Must be the same on all ranks. */
+     * with the probability p / q, if that is less than 1, where q is that of the draft by
+     * what finds drafts and p that by the model, both after the filters of tsr_sampling_params. If
+     * one is not, its token is drawn from the tokens where p > q, with probabilities p − q. More
+     * drafts are accepted, and the tokens have the same distribution as without drafts; but they
+     * are other tokens, and depend on how many drafts passes have. Sequences with a grammar are as
+     * without this. Must be the same on all ranks. */
     bool rejection_sampling;
     /* With prefix_cache and layers with states: how many snapshots are kept, each as large as a
      * sequence's states. The least recently used ones leave first. 0: TSR_GENERATOR_USUAL_SNAPSHOTS
@@ -330,8 +334,9 @@ typedef struct tsr_generator_stats {
     int64_t running, waiting, pages, free_pages, prefix_pages;
     /* With `draft`: drafts that were computed, and those of them that were chosen. */
     uint64_t drafted_tokens, accepted_tokens;
-    /* Passes for generated tokens: those that had drafts, and the others; and the time that this
-     * rank's draft_model took, which is also in the times above. */
+    /* Passes for generated tokens: those that had drafts, and the others; and the time that finding
+     * drafts took on this rank with TSR_DRAFT_MODEL and TSR_DRAFT_MTP, which is also in the times
+     * above. */
     uint64_t drafted_passes, plain_passes, draft_ns;
 } tsr_generator_stats;
 /* Errors: TSR_ERR_INVALID for a NULL. */

@@ -16,6 +16,7 @@ typedef enum place { NOWHERE, ON_ONE, DIVIDED } place;
 
 static tsr_model *model, *drafts_all, *drafts_one;
 static tsr_group *alone;
+static bool with_states; /* models have delta nets */
 
 static flat_config config_of(int64_t vocabulary, int layers)
 {
@@ -39,7 +40,9 @@ static void open_random(int64_t vocabulary, int layers, tsr_dtype dtype, tsr_gro
                         tsr_model **out)
 {
     const flat_config config = config_of(vocabulary, layers);
-    OK(create_random(&config, TSR_F32, SEED, tsr_model_params(.group = of, .dtype = dtype), out));
+    const tsr_model_params *params = tsr_model_params(.group = of, .dtype = dtype);
+    OK(with_states ? open_delta(vocabulary, CONTEXT, SEED, params, out)
+                   : create_random(&config, TSR_F32, SEED, params, out));
 }
 
 /* The draft_model has the same weights, rounded, so that some of its drafts are right. */
@@ -102,6 +105,7 @@ static void add_text(tsr_generator *generator, int which, int64_t count, int64_t
 
 typedef struct texts {
     int count[SEQUENCES];
+    int64_t found; /* tokens in the prefix cache of the draft_model */
     int32_t tokens[SEQUENCES][CONTEXT];
     double log_probabilities[SEQUENCES][CONTEXT];
     tsr_generator_stats stats;
@@ -133,6 +137,7 @@ static void finish(tsr_generator *generator, texts *out)
             break;
     }
     out->collectives = collectives() - before;
+    out->found = generator->drafts ? generator->drafts->found_tokens : 0;
     tsr_generator_destroy(&generator);
 }
 
@@ -186,14 +191,13 @@ CASE(drafts_exact, "draft: 5,000 tokens are the same with a model's drafts")
 }
 
 /* The cache has room for few texts, so that some wait, and are computed again. */
-CASE(drafts_scheduled, "draft: texts that wait, and the prefix cache, with a model's drafts")
+static void compare_scheduled(int tokens)
 {
     static texts want, got;
-    open_models();
     for (int where = NOWHERE; where <= (ranks > 1 ? DIVIDED : ON_ONE); where++) {
         tsr_generator *generator = generator_of((place)where, SEQUENCES, false, 64, 512);
         for (int s = 0; s < SEQUENCES; s++)
-            add_text(generator, s, 140 + s, 40, tsr_sampling_params(.temperature = 0.4));
+            add_text(generator, s, 140 + s, tokens, tsr_sampling_params(.temperature = 0.4));
         finish(generator, where == NOWHERE ? &want : &got);
         if (where == NOWHERE)
             continue;
@@ -202,7 +206,15 @@ CASE(drafts_scheduled, "draft: texts that wait, and the prefix cache, with a mod
                   got.stats.accepted_tokens > 0,
               "%" PRIu64 " waited, %" PRIu64 " tokens found, %" PRIu64 " drafts right",
               got.stats.preemptions, got.stats.cached_tokens, got.stats.accepted_tokens);
+        if (!with_states && (where == DIVIDED || my_rank == 0))
+            CHECK(got.found > 0, "%s: the draft_model has found no tokens", names[where]);
     }
+}
+
+CASE(drafts_scheduled, "draft: texts that wait, and the prefix cache, with a model's drafts")
+{
+    open_models();
+    compare_scheduled(40);
     close_models();
 }
 
@@ -306,6 +318,66 @@ CASE(drafts_continued, "draft: interrupted and continued texts with a model's dr
         tsr_generator_destroy(&generator);
     }
     close_models();
+}
+
+/* Makes steps until the only sequence ends, and adds its tokens to tokens[*count]. */
+static void go_on(tsr_generator *generator, int32_t *tokens, int *count)
+{
+    tsr_generated some[SEQUENCES];
+    int given;
+    do {
+        draft_always(generator);
+        OK(step_tokens(generator, some, &given));
+        if (some[0].token >= 0)
+            tokens[(*count)++] = some[0].token;
+    } while (some[0].finish == TSR_FINISH_NONE);
+}
+
+/* An interrupt takes drafts, and tokens that were chosen ahead, from caches with states. The text
+ * then goes on as one that begins with the same tokens. */
+CASE(drafts_states, "draft: a draft_model with states, and an interrupt that takes drafts back")
+{
+    static const int32_t more[] = {7, 8, 9};
+    with_states = true;
+    open_models();
+    compare_scheduled(12);
+    for (int where = ON_ONE; where <= (ranks > 1 ? DIVIDED : ON_ONE); where++) {
+        int32_t tokens[CONTEXT], fresh[CONTEXT];
+        int count = 9, again = 0, sequence;
+        for (int i = 0; i < count; i++)
+            tokens[i] = (int32_t)((number(7, i) + 1) / 2 * VOCABULARY);
+        tsr_generator *generator = generator_of((place)where, 1, false, 0, 0);
+        add_text(generator, 0, count, 0, NULL);
+        while (count < 30 || generator->drafts->of[0].next == 0) { /* drafts are in the cache */
+            tsr_generated some[SEQUENCES];
+            int given;
+            draft_always(generator);
+            OK(step_tokens(generator, some, &given));
+            tokens[count++] = some[0].token;
+            CHECK(count < CONTEXT / 2, "no drafts");
+        }
+        if (my_rank == ranks - 1)
+            tsr_generator_interrupt(generator);
+        go_on(generator, tokens, &count);
+        OK(tsr_generator_continue(generator, 0, 3, more, 30));
+        memcpy(tokens + count, more, sizeof more);
+        count += 3;
+        const int before = count;
+        go_on(generator, tokens, &count);
+        tsr_generator_destroy(&generator);
+        generator = generator_of(NOWHERE, 1, false, 0, 0);
+        OK(tsr_generator_add(
+            generator,
+            tsr_sequence_params(.prompt = tokens, .prompt_count = before, .max_tokens = 30),
+            &sequence));
+        go_on(generator, fresh, &again);
+        tsr_generator_destroy(&generator);
+        CHECK(again == 30 && count == before + 30 &&
+                  memcmp(fresh, tokens + before, 30 * sizeof *fresh) == 0,
+              "%s: other tokens after an interrupt", names[where]);
+    }
+    close_models();
+    with_states = false;
 }
 
 /* Whether there are drafts ----------------------------------------------------------------------
@@ -448,8 +520,11 @@ CASE(drafts_refused, "draft: wrong models")
     open_random(VOCABULARY + 8, 1, TSR_F32, group, &other);
     REFUSED("generator: draft_model needs draft TSR_DRAFT_MODEL, but draft is 0",
             .draft_model = drafts_all);
-    REFUSED("generator: rejection_sampling needs draft TSR_DRAFT_MODEL, but draft is 1",
+    REFUSED("generator: rejection_sampling needs draft TSR_DRAFT_MODEL or TSR_DRAFT_MTP, but draft "
+            "is 1",
             .draft = TSR_DRAFT_NGRAM, .rejection_sampling = true);
+    REFUSED("generator: draft is TSR_DRAFT_MTP, but the model was opened without next_token",
+            .draft = TSR_DRAFT_MTP);
     REFUSED("generator: the vocabulary of draft_model has 104 tokens, that of the model 96",
             .draft = TSR_DRAFT_MODEL, .draft_model = other);
     if (my_rank == 0)

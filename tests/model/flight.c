@@ -338,9 +338,9 @@ CASE(draft_refusals, "draft: wrong params")
 {
     tsr_generator *generator = NULL;
     open_family(3);
-    FAILS(tsr_generator_create(tsr_generator_params(.model = model, .draft = (tsr_draft)3),
+    FAILS(tsr_generator_create(tsr_generator_params(.model = model, .draft = (tsr_draft)4),
                                &generator),
-          TSR_ERR_INVALID, "generator: draft is 3, not a tsr_draft");
+          TSR_ERR_INVALID, "generator: draft is 4, not a tsr_draft");
     FAILS(tsr_generator_create(tsr_generator_params(.model = model, .draft = TSR_DRAFT_NGRAM,
                                                     .draft_tokens = TSR_MAX_DRAFT_TOKENS + 1),
                                &generator),

@@ -146,9 +146,10 @@ static inline tsr_status create_random(const flat_config *flat, tsr_dtype dtype,
     return open_from(status, &file, params, out);
 }
 
-/* Opens a model with random weights in which two of three layers are delta nets. */
-static inline tsr_status open_delta(int64_t vocabulary, int64_t context, uint64_t seed,
-                                    const tsr_model_params *params, tsr_model **out)
+/* Opens a model with random weights in which two of three layers are delta nets. With next_token of
+ * the params, a token is mostly a function of the one before it. */
+static inline tsr_status open_delta_file(int64_t vocabulary, int64_t context, uint64_t seed,
+                                         const tsr_model_params *params, tsr_model_file **file)
 {
     static const tsr_model_delta_net net = {.struct_size = sizeof net,
                                             .key_heads = 2,
@@ -173,6 +174,7 @@ static inline tsr_status open_delta(int64_t vocabulary, int64_t context, uint64_
                                               .gated = true,
                                               .activation = TSR_ACT_SILU,
                                               .output_gate = true};
+    const bool next = params && params->next_token;
     const tsr_model_config config = {.struct_size = sizeof config,
                                      .architecture = "qwen3_5_text",
                                      .layers = 3,
@@ -184,9 +186,17 @@ static inline tsr_status open_delta(int64_t vocabulary, int64_t context, uint64_
                                      .bos = -1,
                                      .kind_count = 2,
                                      .kinds = (const tsr_model_layer *const[]){&delta, &attention},
-                                     .layer_kinds = (const uint16_t[]){0, 1, 0}};
+                                     .layer_kinds = (const uint16_t[]){0, 1, 0},
+                                     .embedding_scale = next ? 100 : 1,
+                                     .next_token_layers = next ? 1 : 0};
+    return tsr_model_file_open_random(&config, TSR_F32, seed, file);
+}
+
+static inline tsr_status open_delta(int64_t vocabulary, int64_t context, uint64_t seed,
+                                    const tsr_model_params *params, tsr_model **out)
+{
     tsr_model_file *file = NULL;
-    const tsr_status status = tsr_model_file_open_random(&config, TSR_F32, seed, &file);
+    const tsr_status status = open_delta_file(vocabulary, context, seed, params, &file);
     return open_from(status, &file, params, out);
 }
 

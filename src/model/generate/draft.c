@@ -5,12 +5,14 @@
  * cache.
  *
  * Drafts are looked up: if the last tokens of a text occurred in it before, what followed them
- * then. Or a smaller model finds them (draft_model.c). How many are computed, and whether any are,
+ * then. Or a smaller model finds them (draft_model.c), or the model's own layer that predicts
+ * further tokens (draft_next.c). How many are computed, and whether any are,
  * is decided in draft_pace.c; draft_ahead.c chooses the tokens of later steps at once, so that the
  * ranks need not exchange them one by one. */
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/choice.h"
 #include "base/error.h"
 #include "model/generate/draft.h"
 #include "model/model.h"
@@ -26,6 +28,8 @@ void tsr__drafts_destroy(tsr__drafts **drafts)
     if (!d)
         return;
     tsr__draft_model_destroy(&d->model);
+    tsr__draft_next_destroy(&d->next);
+    tsr__free(d->probabilities);
     tsr__free(d->logits);
     tsr__free(d->pass);
     tsr__free(d->ids);
@@ -60,7 +64,14 @@ tsr_status tsr__drafts_create(tsr_generator *g)
     d->of = tsr__calloc(sequences, sizeof *d->of);
     if (!d->logits || !d->pass || !d->ids || !d->numbers || !d->of)
         return TSR_ERR_NO_MEMORY;
-    return tsr__draft_model_create(g, &d->model);
+    const bool own = p->draft == TSR_DRAFT_MTP;
+    if (p->rejection_sampling && (own || p->draft_model)) {
+        d->probabilities =
+            tsr__calloc(sequences * (each - 1), vocabulary * sizeof *d->probabilities);
+        if (!d->probabilities)
+            return TSR_ERR_NO_MEMORY;
+    }
+    return own ? tsr__draft_next_create(g, &d->next) : tsr__draft_model_create(g, &d->model);
 }
 
 float *tsr__drafts_row(const tsr_generator *g, int number, int row)
@@ -96,6 +107,7 @@ void tsr__drafts_forget(tsr_generator *g, int number, int64_t length)
     tsr__drafts_drop(g, number);
     g->drafts->of[number].planned_at = g->drafts->of[number].given_at = 0;
     tsr__draft_model_cut(g, number, length);
+    tsr__draft_next_cut(g, number, length);
 }
 
 bool tsr__drafts_take(tsr_generator *g, int number, float *logits)
@@ -174,12 +186,78 @@ void tsr__drafts_plan(tsr_generator *g, const tsr__draft_text *text)
     memcpy(own->plan, text->ids, (size_t)text->count * sizeof *own->plan);
 }
 
-/* All ranks of a draft_model that is divided find drafts together, before the pass that computes
- * them. */
+void tsr__drafts_begin_text(const tsr_generator *g, tsr__draft_text *text)
+{
+    const tsr__sequence *s = &g->sequences[text->number];
+    text->count = 0;
+    text->drawn = g->drafts->probabilities && s->sampling.temperature > 0 && !s->grammar;
+}
+
+static int32_t most_likely(const float *logits, int64_t count)
+{
+    int64_t best = 0;
+    for (int64_t i = 1; i < count; i++)
+        if (logits[i] > logits[best])
+            best = i;
+    return (int32_t)best;
+}
+
+tsr_status tsr__drafts_add(tsr_generator *g, tsr__draft_text *text, const float *logits)
+{
+    const tsr__sequence *s = &g->sequences[text->number];
+    const int64_t vocabulary = g->model->config->vocabulary, at = text->length + text->count;
+    int32_t *token = &text->ids[text->count];
+    if (!text->drawn)
+        *token = most_likely(logits, vocabulary);
+    else
+        TSR__TRY(tsr__sampling_draft(&s->sampling, s->number, at, vocabulary, logits, at, s->tokens,
+                                     tsr__drafts_probabilities(g, text->number, text->count),
+                                     token));
+    s->tokens[at] = *token; /* the history of the next draft */
+    text->count++;
+    return TSR_OK;
+}
+
+tsr_status tsr__drafts_record_choice(const tsr_model *m, int rows, const tsr_tensor *logits,
+                                     const tsr_tensor *results, tsr_tensor **ids)
+{
+    struct tsr_choice_words choices[TSR__DRAFT_SEQUENCES];
+    for (int i = 0; i < rows; i++) {
+        TSR__TRY(tsr__sampling_choice(tsr_sampling_params(.temperature = 0), 0, 0, &choices[i]));
+        choices[i].seen_row = (uint32_t)i;
+    }
+    return tsr__generator_record_draw(m, rows, logits, choices, NULL, results, ids);
+}
+
+tsr_status tsr__drafts_read_chosen(tsr_tensor *const *chosen, int rows, tsr__draft_text **some,
+                                   int most)
+{
+    for (int t = 0; t < most; t++) {
+        void *results;
+        TSR__TRY(tsr_tensor_map(chosen[t], &results));
+        for (int i = 0; i < rows; i++) {
+            const int32_t token = ((const int32_t *)results)[i];
+            if (some[i]->count == t && token >= 0)
+                some[i]->ids[some[i]->count++] = token;
+        }
+    }
+    return TSR_OK;
+}
+
+double *tsr__drafts_probabilities(const tsr_generator *g, int number, int draft)
+{
+    const tsr__drafts *d = g->drafts;
+    return d->probabilities + ((size_t)number * (size_t)d->most + (size_t)draft) *
+                                  (size_t)g->model->config->vocabulary;
+}
+
+/* All ranks of a divided draft_model, or of a model whose own layer predicts tokens, find drafts
+ * together, before the pass that computes them. */
 static tsr_status plan_together(tsr_generator *g, int count, const int *numbers)
 {
     tsr__draft_text texts[TSR__DRAFT_SEQUENCES];
-    if (!g->drafts->model || g->drafts->sent || count > TSR__DRAFT_SEQUENCES)
+    const bool own = g->drafts->next != NULL;
+    if ((!own && (!g->drafts->model || g->drafts->sent)) || count > TSR__DRAFT_SEQUENCES)
         return TSR_OK;
     for (int i = 0; i < count; i++) {
         const int64_t length = g->sequences[numbers[i]].length;
@@ -188,7 +266,7 @@ static tsr_status plan_together(tsr_generator *g, int count, const int *numbers)
                               .length = length,
                               .most = tsr__drafts_most(g, numbers[i], length, g->drafts->length)};
     }
-    TSR__TRY(tsr__draft_model_find(g, count, texts));
+    TSR__TRY(own ? tsr__draft_next_find(g, count, texts) : tsr__draft_model_find(g, count, texts));
     for (int i = 0; i < count; i++)
         tsr__drafts_plan(g, &texts[i]);
     return TSR_OK;
@@ -277,6 +355,8 @@ tsr_status tsr__drafts_warm_up_model(tsr_generator *g, int number)
 {
     /* With two tokens, finding drafts needs all of its kernels. */
     tsr__draft_text text = {.number = number, .length = g->sequences[number].length > 1 ? 2 : 1};
+    if (g->drafts->next)
+        return tsr__draft_next_warm_up(g, number);
     if (!g->drafts->model)
         return TSR_OK;
     text.most = tsr__drafts_most(g, number, text.length, g->drafts->most);

@@ -1,4 +1,4 @@
-/* The drafts of a generator, which draft.c, draft_ahead.c, draft_model.c and draft_pace.c share. */
+/* The drafts of a generator, which the files draft*.c share. */
 #ifndef TSR_MODEL_GENERATE_DRAFT_H
 #define TSR_MODEL_GENERATE_DRAFT_H
 
@@ -13,7 +13,7 @@ typedef struct tsr__drafted {
     int found; /* those of them that were found; the others fill the pass */
     int next;  /* the row of `logits` that the next step uses, 1 … count; 0: there is none */
     int32_t ids[TSR_MAX_DRAFT_TOKENS];
-    bool drawn; /* by the draft_model with probabilities, for rejection sampling */
+    bool drawn; /* with probabilities, for rejection sampling */
     /* The tokens that follow drafts 1 … ready, which are right. They have been chosen already. */
     int ready;
     int32_t tokens[TSR_MAX_DRAFT_TOKENS];
@@ -54,6 +54,8 @@ typedef struct tsr__draft_trial {
 
 /* The cache of a draft_model, and what it needs; see draft_model.c. */
 typedef struct tsr__draft_model tsr__draft_model;
+/* The cache of the model's own layer that predicts further tokens; see draft_next.c. */
+typedef struct tsr__draft_next tsr__draft_next;
 
 struct tsr__drafts {
     int most;   /* the most drafts of a sequence */
@@ -73,25 +75,54 @@ struct tsr__drafts {
     int passes[TSR_MAX_DRAFT_TOKENS + 1];
     int64_t latest[TSR_MAX_DRAFT_TOKENS + 1]; /* the latest of all passes that had so many */
     int64_t all_passes;
-    tsr__draft_model *model; /* NULL: drafts are looked up, or come from another rank */
-    bool sent;               /* one rank finds the drafts, and sends them */
-    uint64_t find_ns;        /* the time in which the drafts of the next pass were found */
-    uint64_t lag_ns;         /* the time for catching up that was not noted yet */
-    bool behind;             /* a draft_model has not caught up with all texts yet */
-    uint64_t built;          /* kernels that were built before the last step that was measured */
-    int quiet;               /* steps since ranks agreed on the length last */
+    tsr__draft_model *model; /* NULL: this rank has no draft_model */
+    tsr__draft_next *next;   /* NULL: drafts do not come from the model's own layer */
+    /* [sequences, most, vocabulary]: of the latest plans; NULL: drafts are not drawn */
+    double *probabilities;
+    bool sent;            /* one rank finds the drafts, and sends them */
+    uint64_t find_ns;     /* the time in which the drafts of the next pass were found */
+    uint64_t lag_ns;      /* the time for catching up that was not noted yet */
+    bool behind;          /* a draft_model has not caught up with all texts yet */
+    uint64_t built;       /* kernels that were built before the last step that was measured */
+    int64_t found_tokens; /* that a draft_model has found in its prefix cache */
+    int quiet;            /* steps since ranks agreed on the length last */
 };
 
 /* draft.c */
 
 /* Returns the logits after the last token of a sequence and `row` drafts. */
 float *tsr__drafts_row(const tsr_generator *generator, int number, int row);
-struct tsr__draft_text;
-/* Keeps the drafts of a sequence for its next pass. */
-void tsr__drafts_plan(tsr_generator *generator, const struct tsr__draft_text *text);
 /* Returns how many drafts a sequence can have in a pass when it has `length` tokens, `wanted` at
  * most. */
 int tsr__drafts_most(const tsr_generator *generator, int number, int64_t length, int wanted);
+/* A sequence that needs drafts after its first `length` tokens. */
+typedef struct tsr__draft_text {
+    int number;
+    int64_t length;
+    int most;   /* drafts that are wanted */
+    int count;  /* drafts that were found */
+    bool drawn; /* with probabilities; otherwise they are the most likely tokens */
+    int32_t ids[TSR_MAX_DRAFT_TOKENS];
+} tsr__draft_text;
+/* Keeps the drafts of a sequence for its next pass. */
+void tsr__drafts_plan(tsr_generator *generator, const tsr__draft_text *text);
+/* Sets `count` and `drawn` of a text before its drafts are found. */
+void tsr__drafts_begin_text(const tsr_generator *generator, tsr__draft_text *text);
+/* Finds the next draft of a text from the logits after those before it. */
+tsr_status tsr__drafts_add(tsr_generator *generator, tsr__draft_text *text,
+                           const float *logits) TSR_NODISCARD;
+/* Reads the drafts that the device has chosen: row i of chosen[t] has draft t of some[i]. Those
+ * that follow a row of logits that are not finite are none. */
+tsr_status tsr__drafts_read_chosen(tsr_tensor *const *chosen, int rows, tsr__draft_text **some,
+                                   int most) TSR_NODISCARD;
+/* Records the choice of the most likely tokens of logits [rows, 1, vocabulary]: `results` and *ids
+ * i32 [rows, 1]. */
+tsr_status tsr__drafts_record_choice(const tsr_model *model, int rows, const tsr_tensor *logits,
+                                     const tsr_tensor *results, tsr_tensor **ids) TSR_NODISCARD;
+/* Returns the probabilities [vocabulary] from which a draft of the last plan of a sequence was
+ * drawn. */
+double *tsr__drafts_probabilities(const tsr_generator *generator, int number, int draft);
+
 /* draft_pace.c: how many drafts there are, and whether there are any. */
 
 /* Rounds a number of drafts up to one less than a power of two, or to the most that there are, so
@@ -111,15 +142,6 @@ tsr_status tsr__draft_model_create(const tsr_generator *generator,
                                    tsr__draft_model **out) TSR_NODISCARD;
 /* Sets *model to NULL. */
 void tsr__draft_model_destroy(tsr__draft_model **model);
-/* A sequence that needs drafts after its first `length` tokens. */
-typedef struct tsr__draft_text {
-    int number;
-    int64_t length;
-    int most;   /* drafts that are wanted */
-    int count;  /* drafts that were found */
-    bool drawn; /* with probabilities; otherwise they are the most likely tokens */
-    int32_t ids[TSR_MAX_DRAFT_TOKENS];
-} tsr__draft_text;
 /* Finds drafts. The tokens of the sequences may be changed from `length` on. A sequence of which
  * the model has not computed enough tokens gets none. Collective over the ranks of the
  * draft_model. */
@@ -134,8 +156,35 @@ tsr_status tsr__draft_model_warm_up(tsr_generator *generator, tsr__draft_text *t
 double tsr__draft_model_catching_up_ns(const tsr_generator *generator);
 /* Takes the tokens of a sequence from `length` on from the draft_model's cache. */
 void tsr__draft_model_cut(const tsr_generator *generator, int number, int64_t length);
-/* Returns the probabilities [vocabulary] from which a draft of the last plan of a sequence was
- * drawn. */
-const double *tsr__draft_model_probabilities(const tsr_generator *generator, int number, int draft);
+
+/* draft_choice.c */
+
+/* The memory in which ranks exchange their most likely tokens. */
+typedef struct tsr__draft_choice tsr__draft_choice;
+/* *out stays NULL with one rank. */
+tsr_status tsr__draft_choice_create(const tsr_model *model, tsr__draft_choice **out) TSR_NODISCARD;
+/* Sets *choice to NULL. */
+void tsr__draft_choice_destroy(tsr__draft_choice **choice);
+/* Chooses the most likely token of each row from this rank's logits [rows, 1, …]: tokens[rows].
+ * Collective over the model's ranks. Waits for the device. */
+tsr_status tsr__draft_choose(tsr__draft_choice *choice, const tsr_model *model, int rows,
+                             const tsr_tensor *logits, int32_t *tokens) TSR_NODISCARD;
+
+/* draft_next.c */
+
+/* Creates the cache of the model's layer that predicts further tokens. */
+tsr_status tsr__draft_next_create(const tsr_generator *generator,
+                                  tsr__draft_next **out) TSR_NODISCARD;
+/* Sets *next to NULL. */
+void tsr__draft_next_destroy(tsr__draft_next **next);
+/* Finds drafts of texts of which only the last token is not in the model's cache. Collective over
+ * the model's ranks. */
+tsr_status tsr__draft_next_find(tsr_generator *generator, int count,
+                                tsr__draft_text *texts) TSR_NODISCARD;
+/* Builds the kernels that finding drafts needs. A text has been computed. Collective over the
+ * model's ranks. */
+tsr_status tsr__draft_next_warm_up(tsr_generator *generator, int number) TSR_NODISCARD;
+/* Forgets what was computed from the tokens of a sequence from `length` on. */
+void tsr__draft_next_cut(const tsr_generator *generator, int number, int64_t length);
 
 #endif

@@ -30,7 +30,7 @@ tsr_status tsr__drafts_draw(const tsr_generator *g, int number, int row, int64_t
     if (own && own->drawn && row >= 0 && row < own->found)
         return tsr__sampling_accept(&s->sampling, s->number, position, vocabulary, logits, position,
                                     s->tokens, own->ids[row],
-                                    tsr__draft_model_probabilities(g, number, row), token);
+                                    tsr__drafts_probabilities(g, number, row), token);
     return tsr_sampling_draw(&s->sampling, s->number, position, vocabulary, logits, position,
                              s->tokens, token);
 }

@@ -3,10 +3,12 @@
  *
  * The draft_model has a cache of its own, with the tokens of the same sequences. It lags behind: it
  * computes the tokens that a sequence has got since only when drafts of it are wanted. Drafts that
- * were not chosen are taken from its cache then.
+ * were not chosen are taken from its cache then. With prefix_cache of the generator, it keeps
+ * pieces of texts, too, unless it has states.
  *
  * On one rank, the device chooses the drafts that are not drawn, and the next pass reads them from
- * its memory, so that the host waits once for all drafts. */
+ * its memory, so that the host waits once for all drafts. Several ranks exchange their most likely
+ * tokens (draft_choice.c). */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -26,20 +28,23 @@ typedef struct known_text {
     int64_t seen;
     int draft_count;
     int32_t drafts[TSR_MAX_DRAFT_TOKENS];
+    int64_t whole; /* the first tokens that are in whole blocks, the last of which is `block` */
+    int block;
 } known_text;
 
 struct tsr__draft_model {
     tsr_model *model;
     tsr_kv_cache *cache;
-    int64_t longest;       /* the most tokens of a sequence */
-    double token_ns;       /* of a prompt, in passes of many */
-    known_text *texts;     /* [sequences] */
-    float *logits;         /* [TSR__DRAFT_SEQUENCES, MOST_NEW, vocabulary] */
-    double *probabilities; /* [sequences, most drafts, vocabulary]; NULL: drafts are not drawn */
+    tsr__prefix *prefix; /* NULL: pieces of texts are not kept */
+    int64_t longest;     /* the most tokens of a sequence */
+    double token_ns;     /* of a prompt, in passes of many */
+    known_text *texts;   /* [sequences] */
+    float *logits;       /* [TSR__DRAFT_SEQUENCES, MOST_NEW, vocabulary] */
     /* [TSR__DRAFT_SEQUENCES] of each draft: the tokens that the device has chosen; NULL: it does
      * not
      */
     tsr_tensor *chosen[TSR_MAX_DRAFT_TOKENS];
+    tsr__draft_choice *choice; /* NULL: there is one rank */
 };
 
 static void forget_chain(tsr__draft_model *d)
@@ -53,11 +58,12 @@ void tsr__draft_model_destroy(tsr__draft_model **model)
     tsr__draft_model *d = *model;
     if (!d)
         return;
+    tsr__prefix_destroy(&d->prefix);
     tsr_kv_cache_destroy(&d->cache);
     forget_chain(d);
+    tsr__draft_choice_destroy(&d->choice);
     tsr__free(d->texts);
     tsr__free(d->logits);
-    tsr__free(d->probabilities);
     tsr__free(d);
     *model = NULL;
 }
@@ -77,18 +83,21 @@ tsr_status tsr__draft_model_create(const tsr_generator *g, tsr__draft_model **ou
     d->texts = tsr__calloc(sequences, sizeof *d->texts);
     d->logits =
         tsr__calloc((size_t)TSR__DRAFT_SEQUENCES * MOST_NEW, vocabulary * sizeof *d->logits);
-    if (p->rejection_sampling)
-        d->probabilities = tsr__calloc(sequences * most, vocabulary * sizeof *d->probabilities);
-    tsr_status status = d->texts && d->logits && (d->probabilities || !p->rejection_sampling)
-                            ? TSR_OK
-                            : TSR_ERR_NO_MEMORY;
+    tsr_status status = d->texts && d->logits ? TSR_OK : TSR_ERR_NO_MEMORY;
     if (status == TSR_OK)
         status = tsr__generator_create_cache(g, d->model, &d->cache);
+    if (status == TSR_OK)
+        status = tsr__draft_choice_create(d->model, &d->choice);
     for (size_t i = 0; i < most && status == TSR_OK && tsr_group_size(d->model->group) == 1; i++)
         status = tsr_tensor_create_host(d->model->device, TSR_I32, 1,
                                         (int64_t[]){TSR__DRAFT_SEQUENCES}, &d->chosen[i]);
-    for (size_t i = 0; i < sequences && status == TSR_OK; i++)
+    if (status == TSR_OK && p->prefix_cache && !tsr__generator_has_states(d->model))
+        status =
+            tsr__prefix_create(d->cache, p->piece, g->page_tokens, g->pages, false, &d->prefix);
+    for (size_t i = 0; i < sequences && status == TSR_OK; i++) {
+        d->texts[i].block = TSR__PREFIX_NONE;
         status = tsr_kv_cache_add(d->cache, -1, &d->texts[i].cache);
+    }
     if (status != TSR_OK) {
         tsr__draft_model_destroy(&d);
         return status;
@@ -97,27 +106,36 @@ tsr_status tsr__draft_model_create(const tsr_generator *g, tsr__draft_model **ou
     return TSR_OK;
 }
 
-static void truncate(tsr__draft_model *d, known_text *t, int64_t length)
+static void truncate(const tsr_generator *g, tsr__draft_model *d, known_text *t, int64_t length)
 {
     t->draft_count = 0;
     t->seen = tsr_kv_cache_restorable(d->cache, t->cache, length);    /* less: see states.c */
     if (tsr_kv_cache_truncate(d->cache, t->cache, t->seen) != TSR_OK) /* not reached */
         tsr__log(TSR_LOG_ERROR, "generator: %s", tsr_last_error());
+    for (; t->block != TSR__PREFIX_NONE && t->whole > t->seen; t->whole -= g->params.piece)
+        t->block = tsr__prefix_leave_last(d->prefix, t->block);
+    if (t->block == TSR__PREFIX_NONE)
+        t->whole = 0;
+}
+
+void tsr__drafts_forget_prefixes(const tsr_generator *g)
+{
+    tsr__draft_model *d = g->drafts ? g->drafts->model : NULL;
+    if (!d || !d->prefix)
+        return;
+    tsr__prefix_clear(d->prefix);
+    for (int i = 0; i < g->count; i++) {
+        d->texts[i].block = TSR__PREFIX_NONE;
+        truncate(g, d, &d->texts[i], 0);
+    }
 }
 
 void tsr__draft_model_cut(const tsr_generator *g, int number, int64_t length)
 {
     tsr__draft_model *d = g->drafts ? g->drafts->model : NULL;
     if (d && d->texts[number].seen + d->texts[number].draft_count > length)
-        truncate(d, &d->texts[number],
+        truncate(g, d, &d->texts[number],
                  d->texts[number].seen < length ? d->texts[number].seen : length);
-}
-
-const double *tsr__draft_model_probabilities(const tsr_generator *g, int number, int draft)
-{
-    return g->drafts->model->probabilities +
-           ((size_t)number * (size_t)g->drafts->most + (size_t)draft) *
-               (size_t)g->model->config->vocabulary;
 }
 
 /* Passes ------------------------------------------------------------------------------------- */
@@ -153,7 +171,39 @@ static void keep_right(tsr_generator *g, const tsr__draft_text *text)
     for (int i = 0; i < t->draft_count && right < text->length; i++, right++)
         if (tokens[right] != t->drafts[i])
             break;
-    truncate(d, t, right < text->length ? right : text->length - 1);
+    truncate(g, d, t, right < text->length ? right : text->length - 1);
+}
+
+/* Gives a text the next pieces of its tokens that the cache has. */
+static tsr_status use_blocks(tsr_generator *g, const tsr__draft_text *text)
+{
+    tsr__draft_model *d = g->drafts->model;
+    known_text *t = &d->texts[text->number];
+    const int32_t *tokens = g->sequences[text->number].tokens;
+    const int64_t piece = g->params.piece, end = text->length - MOST_NEW;
+    while (d->prefix && t->whole == t->seen && t->seen + piece <= end) {
+        const int block = tsr__prefix_find(d->prefix, 0, t->block, tokens + t->seen);
+        if (block == TSR__PREFIX_NONE)
+            return TSR_OK;
+        TSR__TRY(tsr__prefix_use(d->prefix, block, t->cache, true));
+        t->block = block;
+        t->seen = t->whole = t->seen + piece;
+        g->drafts->found_tokens += piece;
+    }
+    return TSR_OK;
+}
+
+/* Keeps the piece of a text that has been computed last, if it is whole. */
+static void keep_block(const tsr_generator *g, known_text *t, const int32_t *tokens)
+{
+    const tsr__draft_model *d = g->drafts->model;
+    if (!d->prefix || t->seen != t->whole + g->params.piece)
+        return;
+    const int block = tsr__prefix_add(d->prefix, 0, t->block, tokens + t->whole, t->cache);
+    if (block == TSR__PREFIX_NONE)
+        return;
+    t->block = block;
+    t->whole = t->seen;
 }
 
 /* Computes all tokens of a text but the last MOST_NEW of them. Returns in *ready whether drafts can
@@ -167,44 +217,18 @@ static tsr_status catch_up(tsr_generator *g, const tsr__draft_text *text, bool *
     const int64_t last = piece > 0 && end > first + piece ? first + piece : end;
     while (t->seen < last) {
         const int64_t left = last - t->seen,
-                      count = left < g->params.prefill ? left : g->params.prefill;
+                      most = left < g->params.prefill ? left : g->params.prefill,
+                      inside = d->prefix ? piece - t->seen % piece : most,
+                      count = most < inside ? most : inside;
         TSR__TRY(run_pass(d, 1, &t->cache, count, &count, tokens + t->seen, NULL));
         t->seen += count;
+        keep_block(g, t, tokens);
     }
     *ready = last >= end;
     return *ready && first < last ? tsr_stream_wait(d->model->stream) : TSR_OK;
 }
 
 /* Drafts ------------------------------------------------------------------------------------- */
-
-static int32_t most_likely(const float *logits, int64_t count)
-{
-    int64_t best = 0;
-    for (int64_t i = 1; i < count; i++)
-        if (logits[i] > logits[best])
-            best = i;
-    return (int32_t)best;
-}
-
-/* Finds the next draft of a text from the logits after those before it. */
-static tsr_status add_draft(tsr_generator *g, tsr__draft_text *text, const float *logits)
-{
-    const tsr__sequence *s = &g->sequences[text->number];
-    const int64_t vocabulary = g->model->config->vocabulary, at = text->length + text->count;
-    int32_t *token = &text->ids[text->count];
-    if (!text->drawn)
-        *token = most_likely(logits, vocabulary);
-    else
-        TSR__TRY(tsr__sampling_draft(
-            &s->sampling, s->number, at, vocabulary, logits, at, s->tokens,
-            g->drafts->model->probabilities +
-                ((size_t)text->number * (size_t)g->drafts->most + (size_t)text->count) *
-                    (size_t)vocabulary,
-            token));
-    s->tokens[at] = *token; /* the history of the next draft */
-    text->count++;
-    return TSR_OK;
-}
 
 /* Computes the last drafts of the texts that need more of them: some[*rows], which becomes these.
  */
@@ -252,45 +276,51 @@ static tsr_status find(tsr_generator *g, int rows, tsr__draft_text **some)
     TSR__TRY(run_pass(d, rows, cached, tokens, counts, ids, d->logits));
     for (int i = 0; i < rows; i++) {
         d->texts[some[i]->number].seen = some[i]->length;
-        TSR__TRY(
-            add_draft(g, some[i], d->logits + (size_t)(i * tokens + counts[i] - 1) * vocabulary));
+        TSR__TRY(tsr__drafts_add(g, some[i],
+                                 d->logits + (size_t)(i * tokens + counts[i] - 1) * vocabulary));
     }
     for (;;) {
         TSR__TRY(feed_drafts(d, some, &rows));
         if (rows == 0)
             return TSR_OK;
         for (int i = 0; i < rows; i++)
-            TSR__TRY(add_draft(g, some[i], d->logits + (size_t)i * vocabulary));
+            TSR__TRY(tsr__drafts_add(g, some[i], d->logits + (size_t)i * vocabulary));
     }
 }
 
-/* Drafts that the device chooses ------------------------------------------------------------- */
+/* Drafts that the device or several ranks choose --------------------------------------------- */
 
-/* Records the choice of the most likely tokens after features [rows, 1, width]: `results` and *ids
- * [rows, 1]. */
-static tsr_status record_choice(const tsr_model *m, int rows, const tsr_tensor *features,
-                                const tsr_tensor *results, tsr_tensor **ids)
+/* Chooses the most likely tokens after logits [rows, 1, …] with the other ranks, adds them to the
+ * texts, and uploads them: *ids. */
+static tsr_status choose_together(const tsr__draft_model *d, int rows, tsr__draft_text **some,
+                                  const tsr_tensor *logits, tsr_tensor **ids)
 {
-    struct tsr_choice_words choices[TSR__DRAFT_SEQUENCES];
-    for (int i = 0; i < rows; i++) {
-        TSR__TRY(tsr__sampling_choice(tsr_sampling_params(.temperature = 0), 0, 0, &choices[i]));
-        choices[i].seen_row = (uint32_t)i;
-    }
-    return tsr__generator_record_choice(m, rows, features, choices, NULL, results, ids);
+    const tsr_model *m = d->model;
+    int32_t tokens[TSR__DRAFT_SEQUENCES];
+    TSR__TRY(tsr__draft_choose(d->choice, m, rows, logits, tokens));
+    for (int i = 0; i < rows; i++)
+        some[i]->ids[some[i]->count++] = tokens[i];
+    TSR__TRY(tsr_tensor_create(m->device, TSR_I32, 2, (int64_t[]){rows, 1}, ids));
+    return tsr_tensor_upload(m->stream, *ids, tokens, (uint64_t)rows * sizeof *tokens);
 }
 
-/* Records a pass of one token of each of `rows` sequences, *ids, and the choice of the next ones,
- * which *ids become. */
-static tsr_status record_pass(const tsr__draft_model *d, int rows, const int *cached,
-                              const tsr_tensor *results, tsr_tensor **ids)
+/* Records a pass of one token of each of `rows` texts, *ids, and the choice of draft number
+ * `draft`, which *ids become. */
+static tsr_status record_pass(const tsr__draft_model *d, int rows, tsr__draft_text **some,
+                              const int *cached, int draft, tsr_tensor **ids)
 {
     const int64_t counts[TSR__DRAFT_SEQUENCES] = {1, 1, 1, 1, 1, 1, 1, 1};
-    tsr_tensor *features = NULL, *next = NULL;
+    tsr_tensor *features = NULL, *logits = NULL, *next = NULL;
     TSR__TRY(tsr_kv_cache_begin(d->cache, rows, cached, counts, NULL));
     tsr_status status = tsr__stack_blocks_cached(d->model->stack, *ids, d->cache, &features);
     if (status == TSR_OK)
-        status = record_choice(d->model, rows, features, results, &next);
+        status = tsr__stack_head_after_blocks(d->model->stack, features, &logits);
+    if (status == TSR_OK)
+        status = d->choice
+                     ? choose_together(d, rows, some, logits, &next)
+                     : tsr__drafts_record_choice(d->model, rows, logits, d->chosen[draft], &next);
     tsr_tensor_destroy(&features);
+    tsr_tensor_destroy(&logits);
     tsr_tensor_destroy(ids);
     *ids = next;
     return status;
@@ -331,48 +361,44 @@ static tsr_status record_chain(tsr_generator *g, int rows, tsr__draft_text **som
     TSR__TRY(tsr_tensor_create(m->device, TSR_I32, 2, (int64_t[]){rows, 1}, &ids));
     tsr_status status = tsr_tensor_upload(m->stream, ids, last, (uint64_t)rows * sizeof *last);
     for (int t = 0; t < most && status == TSR_OK; t++)
-        status = record_pass(d, rows, cached, d->chosen[t], &ids);
+        status = record_pass(d, rows, some, cached, t, &ids);
     tsr_tensor_destroy(&ids);
     return status == TSR_OK ? tsr_stream_submit(m->stream) : status;
 }
 
-/* Reads the drafts. Those that follow a row of logits that are not finite are none. */
+/* Reads the drafts. */
 static tsr_status read_chain(tsr__draft_model *d, int rows, tsr__draft_text **some, int most)
 {
     TSR__TRY(tsr_stream_wait(d->model->stream));
+    if (!d->choice)
+        TSR__TRY(tsr__drafts_read_chosen(d->chosen, rows, some, most));
     for (int i = 0; i < rows; i++) {
         known_text *known = &d->texts[some[i]->number];
         known->seen = some[i]->length;
-        for (int t = 0; t < most && some[i]->count == t; t++) {
-            void *results;
-            TSR__TRY(tsr_tensor_map(d->chosen[t], &results));
-            const int32_t token = ((const int32_t *)results)[i];
-            if (token >= 0)
-                some[i]->ids[some[i]->count++] = token;
-            if (token >= 0 && t < most - 1)
-                known->drafts[known->draft_count++] = token;
-        }
+        known->draft_count = some[i]->count < most ? some[i]->count : most - 1;
+        memcpy(known->drafts, some[i]->ids, (size_t)known->draft_count * sizeof *known->drafts);
     }
     return TSR_OK;
 }
 
-/* Finds drafts of which none is drawn, without waiting for each. *done is false if the device
- * cannot choose them; the cache is as before then. */
+/* Finds drafts of which none is drawn: on one rank without waiting for each, on several without
+ * gathering logits. *done is false if the device cannot choose them; the cache is as before then.
+ */
 static tsr_status find_by_chain(tsr_generator *g, int rows, tsr__draft_text **some, bool *done)
 {
     tsr__draft_model *d = g->drafts->model;
     int most = TSR_MAX_DRAFT_TOKENS;
     for (int i = 0; i < rows; i++) {
-        if (some[i]->drawn || !d->chosen[0])
+        if (some[i]->drawn || (!d->chosen[0] && !d->choice))
             return TSR_OK;
         most = some[i]->most < most ? some[i]->most : most;
     }
     const tsr_status status = record_chain(g, rows, some, most);
-    if (status == TSR_ERR_UNSUPPORTED) {
+    if (status == TSR_ERR_UNSUPPORTED && !d->choice) {
         tsr__log(TSR_LOG_WARNING, "generator: the host chooses the drafts: %s", tsr_last_error());
         forget_chain(d);
         for (int i = 0; i < rows; i++)
-            truncate(d, &d->texts[some[i]->number], d->texts[some[i]->number].seen);
+            truncate(g, d, &d->texts[some[i]->number], d->texts[some[i]->number].seen);
         return TSR_OK;
     }
     TSR__TRY(status);
@@ -398,18 +424,21 @@ tsr_status tsr__draft_model_find(tsr_generator *g, int count, tsr__draft_text *t
     int rows = 0;
     for (int i = 0; i < count; i++) {
         tsr__draft_text *text = &texts[i];
-        const tsr__sequence *s = &g->sequences[text->number];
         const int64_t room = d->longest - text->length;
-        text->count = 0;
-        text->drawn = d->probabilities && s->sampling.temperature > 0 && !s->grammar;
+        tsr__drafts_begin_text(g, text);
         text->most = text->most < room ? text->most : (int)room;
-        if (text->most > 0)
-            keep_right(g, text);
+        if (text->most <= 0)
+            continue;
+        keep_right(g, text);
+        TSR__TRY(use_blocks(g, text));
     }
+    const int64_t piece_pages = pages_for(g, g->params.piece);
     int64_t free_pages = tsr_kv_cache_free_pages(d->cache);
     for (int i = 0; i < count; i++) {
         const int64_t lacking = texts[i].most > 0 ? pages_lacking(g, &texts[i]) : 0;
         bool ready = false;
+        while (lacking > free_pages && d->prefix && tsr__prefix_evict(d->prefix))
+            free_pages += piece_pages;
         if (texts[i].most <= 0 || rows == TSR__DRAFT_SEQUENCES || lacking > free_pages)
             continue;
         free_pages -= lacking;
@@ -467,7 +496,7 @@ tsr_status tsr__draft_model_warm_up(tsr_generator *g, tsr__draft_text *text)
     memcpy(kept, tokens, bytes); /* drafts that are drawn are written there */
     const tsr_status status = tsr__draft_model_find(g, 1, text);
     memcpy(tokens, kept, bytes);
-    truncate(all->model, &all->model->texts[text->number], 0);
+    truncate(g, all->model, &all->model->texts[text->number], 0);
     all->lag_ns = 0;
     return status;
 }

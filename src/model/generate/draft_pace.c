@@ -79,8 +79,8 @@ static double cost_of(const tsr__drafts *d, int count)
     return d->cost[count];
 }
 
-/* With a draft_model, the cost of each number of drafts is measured. Returns a number of which it
- * is not known, or has been measured long ago, or 0. */
+/* If finding drafts takes time, the cost of each number of drafts is measured. Returns a number of
+ * which it is not known, or has been measured long ago, or 0. */
 static int unknown_length(const tsr__drafts *d)
 {
     for (int k = d->most; k >= 1; k--)
@@ -94,7 +94,7 @@ static int unknown_length(const tsr__drafts *d)
 static int best_length(const tsr_generator *g)
 {
     const tsr__drafts *d = g->drafts;
-    const bool by_model = g->params.draft == TSR_DRAFT_MODEL;
+    const bool by_model = g->params.draft != TSR_DRAFT_NGRAM;
     double tokens = 1 + d->rate, chance = d->rate, best = 0;
     int length = by_model ? unknown_length(d) : 1;
     if (by_model && length > 0)

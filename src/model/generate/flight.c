@@ -168,6 +168,9 @@ static tsr_status record_pass(tsr_generator *g, const tsr_tensor *ids, pass *nex
     tsr__stack_use_none(stack);
     if (status == TSR_OK)
         status = record_choice(g, features, next);
+    if (status == TSR_OK)
+        status = tsr__drafts_keep_features(g, g->flight->rows, g->flight->numbers, 1, NULL,
+                                           g->flight->count, features);
     tsr_tensor_destroy(&features);
     tsr__stack_use_enabled(stack);
     if (status == TSR_OK)

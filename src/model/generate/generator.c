@@ -84,10 +84,17 @@ static tsr_status check_draft_model(const tsr_generator_params *p)
 {
     const tsr_model *m = p->model, *draft = p->draft_model;
     const int rank = tsr_group_rank(m->group), ranks = tsr_group_size(m->group);
-    const bool by_model = p->draft == TSR_DRAFT_MODEL, chooses = tsr__model_chooses(m);
-    TSR__REQUIRE(by_model || (!draft && !p->rejection_sampling),
-                 "generator: %s needs draft TSR_DRAFT_MODEL, but draft is %d",
-                 draft ? "draft_model" : "rejection_sampling", (int)p->draft);
+    const bool by_model = p->draft == TSR_DRAFT_MODEL, by_own = p->draft == TSR_DRAFT_MTP,
+               chooses = tsr__model_chooses(m);
+    TSR__REQUIRE(by_model || !draft,
+                 "generator: draft_model needs draft TSR_DRAFT_MODEL, but draft is %d",
+                 (int)p->draft);
+    TSR__REQUIRE(by_model || by_own || !p->rejection_sampling,
+                 "generator: rejection_sampling needs draft TSR_DRAFT_MODEL or TSR_DRAFT_MTP, but "
+                 "draft is %d",
+                 (int)p->draft);
+    TSR__REQUIRE(!by_own || m->next_token,
+                 "generator: draft is TSR_DRAFT_MTP, but the model was opened without next_token");
     if (!by_model)
         return TSR_OK;
     TSR__REQUIRE(draft || !chooses, "generator: draft_model is NULL on rank 0 of the last stage");
@@ -152,7 +159,7 @@ static tsr_status check_params(tsr_generator_params *p)
     TSR__REQUIRE(p->ahead >= TSR_GENERATOR_WAITS && p->ahead <= TSR_GENERATOR_MAX_AHEAD,
                  "generator: ahead is %d; %d to %d is possible", p->ahead, TSR_GENERATOR_WAITS,
                  TSR_GENERATOR_MAX_AHEAD);
-    TSR__REQUIRE((unsigned)p->draft <= TSR_DRAFT_MODEL, "generator: draft is %d, not a tsr_draft",
+    TSR__REQUIRE((unsigned)p->draft <= TSR_DRAFT_MTP, "generator: draft is %d, not a tsr_draft",
                  (int)p->draft);
     TSR__REQUIRE(p->draft_tokens >= 0 && p->draft_tokens <= TSR_MAX_DRAFT_TOKENS,
                  "generator: draft_tokens is %d; 0 to %d is possible", p->draft_tokens,

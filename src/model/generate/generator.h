@@ -148,9 +148,12 @@ void tsr__generator_take_back(tsr_generator *generator, int number, int64_t leng
 /* device_choice.c */
 
 struct tsr_choice_words;
-/* Records the choice of the tokens that follow features [rows, 1, width]: by choices[rows], and
- * `seen` as for tsr__choose, or NULL. Writes the first `rows` results, and creates *ids, i32
- * [rows, 1]. */
+/* Records the choice of tokens from all logits [rows, 1, vocabulary]: by choices[rows], and `seen`
+ * as for tsr__choose, or NULL. Writes the first `rows` results, and creates *ids, i32 [rows, 1]. */
+tsr_status tsr__generator_record_draw(const tsr_model *model, int rows, const tsr_tensor *logits,
+                                      const struct tsr_choice_words *choices, tsr_tensor *seen,
+                                      const tsr_tensor *results, tsr_tensor **ids) TSR_NODISCARD;
+/* The same after features [rows, 1, width]. */
 tsr_status tsr__generator_record_choice(const tsr_model *model, int rows,
                                         const tsr_tensor *features,
                                         const struct tsr_choice_words *choices, tsr_tensor *seen,
@@ -241,6 +244,8 @@ void tsr__drafts_destroy(tsr__drafts **drafts);
  * logits[vocabulary], adds 1 to `seen`, and returns true. If the next token has been chosen
  * already, `chosen` becomes it. Otherwise drops its drafts. */
 bool tsr__drafts_take(tsr_generator *generator, int number, float *logits);
+/* draft_model.c: forgets the pieces of texts that a draft_model keeps, after an error. */
+void tsr__drafts_forget_prefixes(const tsr_generator *generator);
 /* Takes a sequence's drafts, or those of all sequences, from the cache. Returns whether there were
  * any. */
 void tsr__drafts_drop(tsr_generator *generator, int number);
@@ -274,6 +279,14 @@ bool tsr__drafts_are_on(const tsr_generator *generator, int count, const int *nu
 bool tsr__drafts_are_quiet(tsr_generator *generator);
 /* Sets how many drafts passes have. */
 void tsr__drafts_set(tsr_generator *generator, int32_t length);
+
+/* draft_next.c: keeps what a pass has computed for its tokens, features [rows, tokens, width], for
+ * the layer that predicts further tokens: counts[i] tokens, or all if it is NULL, of sequence
+ * numbers[i · step], which begin `ahead` tokens after those that it has seen. Does nothing without
+ * such a layer. */
+tsr_status tsr__drafts_keep_features(tsr_generator *generator, int rows, const int *numbers,
+                                     int64_t step, const int64_t *counts, int64_t ahead,
+                                     const tsr_tensor *features) TSR_NODISCARD;
 
 /* draft_ahead.c */
 

@@ -92,6 +92,9 @@ static tsr_status run_forward(void *user, int micro_batch, const tsr_tensor *x, 
     tsr__stack_use_none(m->stack);
     if (status == TSR_OK && m->is_last)
         status = run_logits(r, micro_batch, features);
+    if (status == TSR_OK && m->is_last) /* a run has one micro-batch if there is one stage */
+        status = tsr__drafts_keep_features(r->g, r->rows, r->numbers + row,
+                                           r->counts ? r->tokens : 1, r->counts, 0, features);
     if (m->is_last)
         tsr_tensor_destroy(&features);
     tsr__stack_use_enabled(m->stack);
@@ -704,6 +707,7 @@ static tsr_status step(tsr_generator *g, int running, const int *all, int prompt
  * not continue a kept prefix. */
 static void forget_prefixes(tsr_generator *g)
 {
+    tsr__drafts_forget_prefixes(g);
     if (!g->prefix)
         return;
     tsr__prefix_clear(g->prefix);
