@@ -47,8 +47,8 @@ static const cli_option options[] = {
      "(default: evenly)",
      .read = cli_read_rates, .user = &chosen.stages.rates},
     {"draft", "HOW",
-     "also generate with drafts, as 'tessera generate' does: 'ngram', 'ngram:N', MODEL or MODEL:N; "
-     "the model is on rank 0",
+     "also generate with drafts, as 'tessera generate' does: 'ngram', 'mtp' or MODEL, each perhaps "
+     "with :N; MODEL is on rank 0",
      .read = cli_read_draft, .user = &chosen.draft},
     {"allow-int8", NULL,
      "round activations to 8 bits where a GPU multiplies them faster, for q4_0, q5_0 and q8_0",

@@ -142,6 +142,8 @@ static bool open_model(job *j)
     params.user = j;
     tsr_model_stats stats = TSR_INIT(tsr_model_stats);
     count_cache(o, &params);
+    params.draft_tokens = o->draft.tokens;
+    params.next_token = o->draft.from == TSR_DRAFT_MTP;
     cli_stages_divide(&o->stages, j->comm, &params);
     if (j->file == NULL) {
         /* This rank has reported its error. It takes part, so that the others fail, too. */

@@ -343,16 +343,22 @@ START_TEST(wrong_drafts_are_named)
     tool_refuses("generate x --ids 1 --draft ngram:16",
                  "tessera: generate: --draft takes 1 to 15 tokens, not '16'\n");
     tool_refuses("generate x --ids 1 --draft :3",
-                 "tessera: generate: --draft takes ngram, ngram:N, a model or MODEL:N, not ':3'\n");
-    tool_refuses("generate x --ids 1 --draft ngram:x",
-                 "tessera: generate: --draft takes ngram, ngram:N, a model or MODEL:N, not "
-                 "'ngram:x'\n");
+                 "tessera: generate: --draft takes ngram, mtp or a model, each perhaps with :N, "
+                 "not ':3'\n");
+    tool_refuses("generate x --ids 1 --draft mtp:x",
+                 "tessera: generate: --draft takes ngram, mtp or a model, each perhaps with :N, "
+                 "not 'mtp:x'\n");
+    tool_refuses("serve x --draft mtp --stages 2",
+                 "tessera: serve: --draft mtp needs a model without --stages\n");
+    tool_fails("generate " MODEL " --ids 1 --draft mtp",
+               "generate: --draft mtp: this model of architecture llama has no layers that predict "
+               "further tokens\n");
     tool_refuses("generate x --ids 1 --draft y --draft-ranks two",
                  "tessera: generate: --draft-ranks takes one or all, not 'two'\n");
     tool_refuses("generate x --ids 1 --draft-ranks all",
                  "tessera: generate: --draft-ranks needs --draft MODEL\n");
     tool_refuses("chat x --draft ngram --draft-rejection",
-                 "tessera: chat: --draft-rejection needs --draft MODEL\n");
+                 "tessera: chat: --draft-rejection needs --draft mtp or --draft MODEL\n");
     tool_refuses("serve x --draft y --draft-ranks all --stages 2",
                  "tessera: serve: --draft-ranks all needs a model without --stages\n");
     tool_fails("generate " MODEL " --ids 1 --draft /proc/nowhere",

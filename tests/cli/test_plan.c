@@ -250,11 +250,13 @@ static const struct {
      "tessera: plan: --dtype takes a dtype such as f16 or q8_0, not 'q9'\n"},
     {"plan params.json --ranks 2 --context 10",
      "tessera: plan: only the strategy inference takes --dtype, --context, --sequences, "
-     "--cache-dtype, --stages, --stage-layers, --experts, --bandwidth, --host-bandwidth, --gflops "
+     "--cache-dtype, --stages, --stage-layers, --experts, --draft, --bandwidth, --host-bandwidth, "
+     "--gflops "
      "and --latency\n"},
     {"plan params.json --ranks 2 --stages 2",
      "tessera: plan: only the strategy inference takes --dtype, --context, --sequences, "
-     "--cache-dtype, --stages, --stage-layers, --experts, --bandwidth, --host-bandwidth, --gflops "
+     "--cache-dtype, --stages, --stage-layers, --experts, --draft, --bandwidth, --host-bandwidth, "
+     "--gflops "
      "and --latency\n"},
     {"plan " STORIES " --ranks 3 --stages 2", "tessera: plan: 2 stages do not divide 3 ranks\n"},
     {"plan " STORIES " --ranks 2 --stages 2 --stage-layers 1,2,2",

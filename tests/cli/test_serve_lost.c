@@ -257,19 +257,27 @@ START_TEST(too_few_ranks_are_told)
 }
 END_TEST
 
-/* Without a rank the server goes on, and says so. The job ends if the rank with the connections is
- * lost. */
+/* Without a rank the server goes on, with drafts of a model, and says so. The job ends if the rank
+ * with the connections is lost. */
 START_TEST(the_first_rank_is_needed)
 {
     if (!TEST_HAVE_UCX)
         SKIP("the library was built without UCX");
     int status = 0;
     char text[16384];
-    server s = server_start("launch -n 3 --keep-going --no-prefix -- " TEST_TOOL " " SERVE);
+    server s = server_start("launch -n 3 --keep-going --no-prefix -- " TEST_TOOL " " SERVE
+                            "--draft " MODEL);
+    const int client = server_ask(&s, "POST", "/v1/completions", "", STREAM);
+    server_await(&s, "generated_tokens_total", 20);
     ck_assert_int_eq(kill(find_rank(&s, "RANK=2"), SIGKILL), 0);
+    char *text_of_all = hear_text(client);
     server_await(&s, "ranks_lost_total", 1);
-    json_t *json = server_post(&s, 200, "/v1/completions", "{" PROMPT ", \"max_tokens\": 5}");
-    json_decref(json);
+    const double accepted = server_metric(&s, "draft_tokens_accepted_total");
+    char *text_of_two = hear_text(server_ask(&s, "POST", "/v1/completions", "", STREAM));
+    ck_assert_str_eq(text_of_all, text_of_two);
+    ck_assert_double_gt(server_metric(&s, "draft_tokens_accepted_total"), accepted);
+    free(text_of_all);
+    free(text_of_two);
     reply r = server_call(&s, "GET", "/health", "");
     ck_assert_ptr_nonnull(strstr(r.body, "\"status\":\"degraded\",\"ranks\":2,\"wanted_ranks\":3"));
     free(r.text);

@@ -103,16 +103,17 @@ extern inference_options inference_chosen;
      .integer = &inference_chosen.prefill, .low = 1, .high = 1 << 20},                             \
     {"draft", "HOW",                                                                               \
      "compute several tokens in one pass, up to N: those that followed the same text before "      \
-     "('ngram' or 'ngram:N'), or those of a small model with the same vocabulary (MODEL or "       \
-     "MODEL:N) (default: none); the text is the same",                                             \
+     "('ngram' or 'ngram:N'), those of the model's own layer that predicts further tokens "        \
+     "('mtp' or 'mtp:N'), or those of a small model with the same vocabulary (MODEL or MODEL:N) "  \
+     "(default: none); the text is the same",                                                      \
      .read = cli_read_draft, .user = &inference_chosen.draft.of},                               \
     {"draft-ranks", "WHICH",                                                                       \
      "the model of --draft is on one rank, which sends its drafts, or is divided over all "        \
      "(default: one)",                                                                             \
      .read = inference_read_draft_ranks, .user = &inference_chosen.draft},                         \
     {"draft-rejection", NULL,                                                                      \
-     "accept more drafts of a model by rejection sampling; the text is another one, with the "     \
-     "same distribution",                                                                          \
+     "accept more drafts of mtp or a model by rejection sampling; the text is another one, with "  \
+     "the same distribution",                                                                          \
      .flag = &inference_chosen.draft.rejection},                                                   \
     {"allow-int8", NULL,                                                                           \
      "round activations to 8 bits where a GPU multiplies them faster, for q4_0, q5_0 and q8_0",    \

@@ -159,6 +159,7 @@ static tsr_status open_model(inference_job *j, int whole, int sequences)
                                .sequences = whole,
                                .cache_dtype = o->cache_dtype,
                                .draft_tokens = o->draft.of.tokens,
+                               .next_token = o->draft.of.from == TSR_DRAFT_MTP,
                                .snapshots = j->snapshots + more_states(whole, sequences)};
     cli_stages_divide(&inference_chosen.stages, j->comm, &params);
     params.progress = j->progress;
@@ -168,7 +169,14 @@ static tsr_status open_model(inference_job *j, int whole, int sequences)
         params.user = &shown;
     }
     /* A rank whose file could not be opened takes part, so that the others learn of its failure. */
-    return tsr_model_open(opened, &params, &j->model);
+    const tsr_status status = tsr_model_open(opened, &params, &j->model);
+    const tsr_model_config *config = tsr_model_file_config(opened);
+    if (status != TSR_OK && params.next_token && config != NULL && config->next_token_layers == 0)
+        snprintf(j->problem, sizeof j->problem,
+                 "--draft mtp: this model of architecture %s has no layers that predict further "
+                 "tokens",
+                 config->architecture);
+    return status;
 }
 
 /* Refuses a named adapter that requests could not choose. */

@@ -108,7 +108,10 @@ const char *inference_check_draft(void)
         return draft->ranks == INFERENCE_DRAFT_ALL && inference_chosen.stages.count > 1
                    ? "--draft-ranks all needs a model without --stages"
                    : NULL;
-    return draft->ranks == INFERENCE_DRAFT_ALL ? "--draft-ranks needs --draft MODEL"
-           : draft->rejection                  ? "--draft-rejection needs --draft MODEL"
-                                               : NULL;
+    if (draft->ranks == INFERENCE_DRAFT_ALL)
+        return "--draft-ranks needs --draft MODEL";
+    if (draft->of.from == TSR_DRAFT_MTP)
+        return inference_chosen.stages.count > 1 ? "--draft mtp needs a model without --stages"
+                                                 : NULL;
+    return draft->rejection ? "--draft-rejection needs --draft mtp or --draft MODEL" : NULL;
 }

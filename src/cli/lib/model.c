@@ -259,7 +259,7 @@ bool cli_read_targets(void *user, const char *value, char *problem, size_t size)
 
 bool cli_read_draft(void *user, const char *text, char *problem, size_t size)
 {
-    static const char ngram[] = "ngram";
+    static const char ngram[] = "ngram", mtp[] = "mtp";
     cli_draft *draft = user;
     const char *colon = strrchr(text, ':');
     size_t length = strlen(text);
@@ -272,8 +272,10 @@ bool cli_read_draft(void *user, const char *text, char *problem, size_t size)
             return false;
         }
     }
-    if (length == 0 || (strncmp(text, "ngram:", 6) == 0 && length > 5)) {
-        snprintf(problem, size, "takes ngram, ngram:N, a model or MODEL:N, not '%.40s'", text);
+    if (length == 0 || (strncmp(text, "ngram:", 6) == 0 && length > 5) ||
+        (strncmp(text, "mtp:", 4) == 0 && length > 3)) {
+        snprintf(problem, size, "takes ngram, mtp or a model, each perhaps with :N, not '%.40s'",
+                 text);
         return false;
     }
     free(draft->path);
@@ -281,6 +283,9 @@ bool cli_read_draft(void *user, const char *text, char *problem, size_t size)
     draft->from = TSR_DRAFT_NGRAM;
     draft->tokens = (int)tokens;
     if (length == sizeof ngram - 1 && strncmp(text, ngram, length) == 0)
+        return true;
+    draft->from = TSR_DRAFT_MTP;
+    if (length == sizeof mtp - 1 && strncmp(text, mtp, length) == 0)
         return true;
     draft->from = TSR_DRAFT_MODEL;
     draft->path = cli_alloc(length + 1, 1);

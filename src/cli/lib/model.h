@@ -27,7 +27,7 @@ typedef struct cli_draft {
     int tokens;
     char *path; /* of the model, with TSR_DRAFT_MODEL; free it with free() */
 } cli_draft;
-/* Reads ngram, ngram:N, MODEL or MODEL:N into a cli_draft. */
+/* Reads ngram, mtp or MODEL, each perhaps with :N, into a cli_draft. */
 bool cli_read_draft(void *user, const char *text, char *problem, size_t size);
 
 /* The value of --experts. */

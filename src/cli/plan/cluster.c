@@ -435,6 +435,7 @@ static int check_options(const plan_options *o)
                               {o->layers.count > 0, "stage-layers"},
                               {o->experts.division != 0 || o->experts.host > 0, "experts"},
                               {o->host_bandwidth.count > 0, "host-bandwidth"},
+                              {o->draft.from != TSR_DRAFT_NONE, "draft"},
                               {0}};
     const int code = plan_refuse_sharding("--cluster", o);
     return code == CLI_DONE ? plan_refuse("--cluster", all) : code;

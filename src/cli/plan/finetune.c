@@ -531,7 +531,10 @@ static int read_work(const plan_options *o, plan *s)
 int plan_finetune(const char *path, const plan_options *o)
 {
     plan s = {0};
+    const plan_given refused[] = {{o->draft.from != TSR_DRAFT_NONE, "draft"}, {0}};
     int code = plan_refuse_sharding("--goal finetune", o);
+    if (code == CLI_DONE)
+        code = plan_refuse("--goal finetune", refused);
     if (code == CLI_DONE)
         code = read_work(o, &s);
     if (code == CLI_DONE)

@@ -361,7 +361,8 @@ static tsr_status compute(const char *path, const plan_options *o, result *r)
                                   .stages = r->stages, .stage_layers = o->layers.values,
                                   .stage_rates = r->stage_rates,
                                   .expert_division = o->experts.division, .hosts = hosts,
-                                  .host_experts = o->experts.host),
+                                  .host_experts = o->experts.host, .draft_tokens = o->draft.tokens,
+                                  .next_token = o->draft.from == TSR_DRAFT_MTP),
             r->given.memory, r->ranks, r->given.memory ? &r->fit : NULL);
     free(hosts);
     return status;

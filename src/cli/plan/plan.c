@@ -31,6 +31,19 @@ static bool read_list(void *user, const char *text, char *problem, size_t size)
     return false;
 }
 
+/* The model of --draft MODEL has a plan of its own. */
+static bool read_draft(void *user, const char *text, char *problem, size_t size)
+{
+    cli_draft *draft = user;
+    if (!cli_read_draft(user, text, problem, size))
+        return false;
+    if (draft->from == TSR_DRAFT_MODEL)
+        snprintf(problem, size, "takes ngram or mtp, each perhaps with :N, not '%.40s'", text);
+    free(draft->path);
+    draft->path = NULL;
+    return draft->from != TSR_DRAFT_MODEL;
+}
+
 static const cli_option options[] = {
     {"strategy", "NAME",
      "full, layerwise, hybrid, weighted or inference (default: full, and inference for a "
@@ -77,6 +90,10 @@ static const cli_option options[] = {
      "layers, keeps experts in the host's memory, also as whole,host; mixed:HOSTS says how many "
      "hosts there are (inference)",
      .read = cli_read_experts, .user = &chosen.experts},
+    {"draft", "HOW",
+     "drafts of generate, for which memory is needed: states of delta nets for ngram:N, and the "
+     "layer that predicts further tokens for mtp (inference)",
+     .read = read_draft, .user = &chosen.draft},
     {"bandwidth", "B,B,...",
      "bytes per second that each rank reads from its memory, such as 50G; predicts the generation "
      "of tokens (inference)",

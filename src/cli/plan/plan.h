@@ -26,9 +26,10 @@ typedef struct plan_options {
     plan_list gather, full, layerwise;
     tsr_dtype dtype, cache_dtype; /* this and the next two: of inference and clusters */
     int64_t context, sequences;
-    int64_t stages; /* this and the next five: of inference */
+    int64_t stages; /* this and the next six: of inference */
     cli_layers layers;
     cli_experts experts;
+    cli_draft draft;
     /* for each rank; one value applies to all ranks */
     plan_list bandwidth, host_bandwidth, gflops;
     double latency_us;                      /* of an all-reduce; < 0: not given */
