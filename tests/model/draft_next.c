@@ -220,15 +220,15 @@ static void attend(int place, double *x)
     multiply(KV_HEADS * HEAD_DIM, WIDTH, weights.k, normed, k);
     multiply(KV_HEADS * HEAD_DIM, WIDTH, weights.v, normed, v);
     for (int h = 0; h < KV_HEADS; h++) {
-        norm(HEAD_DIM, k + h * HEAD_DIM, weights.k_norm, places.k[place][h]);
+        norm(HEAD_DIM, k + (size_t)h * HEAD_DIM, weights.k_norm, places.k[place][h]);
         rotate(place, places.k[place][h]);
-        memcpy(places.v[place][h], v + h * HEAD_DIM, sizeof places.v[place][h]);
+        memcpy(places.v[place][h], v + (size_t)h * HEAD_DIM, sizeof places.v[place][h]);
     }
     for (int h = 0; h < HEADS; h++) {
         double query[HEAD_DIM], sum = 0;
-        const double *gate = q + (2 * h + 1) * HEAD_DIM;
+        const double *gate = q + (size_t)(2 * h + 1) * HEAD_DIM;
         const int kv = h / (HEADS / KV_HEADS);
-        norm(HEAD_DIM, q + 2 * h * HEAD_DIM, weights.q_norm, query);
+        norm(HEAD_DIM, q + (size_t)(2 * h) * HEAD_DIM, weights.q_norm, query);
         rotate(place, query);
         for (int p = 0; p <= place; p++) {
             double score = 0;
@@ -288,7 +288,7 @@ static int reference(int begin, int count, const int32_t *ids, int32_t *drafts)
     OK(tsr_stack_forward(model->stack, x, NULL, NULL, &y)); /* with the last norm */
     double *all = values_of(y);
     for (int p = begin; p < count - 1; p++) {
-        memcpy(hidden, all + p * WIDTH, sizeof hidden);
+        memcpy(hidden, all + (size_t)p * WIDTH, sizeof hidden);
         drafts[0] = predict(p - begin, ids[p + 1], hidden, &gap);
     }
     int certain = gap > 1e-2;
@@ -331,7 +331,8 @@ static int compare_drafts(tsr_generator *generator, int begin, int prompt)
     return compared;
 }
 
-/* A piece that is found in the prefix cache is not known to the layer. */
+/* The layer knows a piece that is found in the prefix cache, unless it has left the layer's cache.
+ */
 CASE(next_drafts, "draft: a model's own layer predicts what double precision does")
 {
     int compared = 0, found = 0;
@@ -343,8 +344,13 @@ CASE(next_drafts, "draft: a model's own layer predicts what double precision doe
         tsr_generator_destroy(&generator);
     }
     tsr_generator *generator = generator_of(true, false, 64, 0);
-    for (int i = 0; i < 2; i++)
-        found += compare_drafts(generator, i * 64, 70);
+    for (int i = 0; i < 3; i++) {
+        if (i == 2)
+            tsr__drafts_forget_prefixes(generator);
+        found += compare_drafts(generator, i < 2 ? 0 : 64, 70);
+        CHECK(generator->drafts->found_tokens == (i == 0 ? 0 : 64), "%d: %" PRId64 " tokens found",
+              i, generator->drafts->found_tokens);
+    }
     tsr_generator_destroy(&generator);
     CHECK(compared > 30 && found > 20, "only %d and %d drafts", compared, found);
     tsr_model_close(&model);
@@ -352,7 +358,8 @@ CASE(next_drafts, "draft: a model's own layer predicts what double precision doe
 
 /* Texts -------------------------------------------------------------------------------------- */
 
-/* With states, a pause in which features are only kept, texts that wait, and the prefix cache. */
+/* With states, a pause in which features are only kept, texts that wait, for which drafts are
+ * dropped, and the prefix cache. */
 CASE(next_exact, "draft: texts are the same with drafts of a model's own layer")
 {
     static const tsr_sampling_params samplings[] = {
@@ -370,7 +377,7 @@ CASE(next_exact, "draft: texts are the same with drafts of a model's own layer")
             finish(generator, p == 1 ? 45 : 0, drafts ? &got : &want);
         }
         compare(&got, &want, waits ? "waits" : p == 1 ? "drawn" : "greedy");
-        CHECK(got.stats.accepted_tokens > (waits ? 10 : got.stats.drafted_tokens / 8) &&
+        CHECK(got.stats.accepted_tokens > (waits ? 10 : got.stats.drafted_tokens / 16) &&
                   got.stats.drafted_passes > 10,
               "%d: %" PRIu64 " of %" PRIu64 " drafts were right in %" PRIu64 " passes", p,
               got.stats.accepted_tokens, got.stats.drafted_tokens, got.stats.drafted_passes);
@@ -383,7 +390,7 @@ CASE(next_exact, "draft: texts are the same with drafts of a model's own layer")
     for (int s = 0; s < SEQUENCES; s++)
         add_text(generator, s, 1 + 9 * s, 50, tsr_sampling_params(.temperature = 1, .seed = 4));
     finish(generator, 0, &got);
-    CHECK(got.stats.accepted_tokens > got.stats.drafted_tokens / 8 && got.count[0] == 50,
+    CHECK(got.stats.accepted_tokens > got.stats.drafted_tokens / 16 && got.count[0] == 50,
           "%" PRIu64 " of %" PRIu64 " drafts were right", got.stats.accepted_tokens,
           got.stats.drafted_tokens);
     tsr_model_close(&model);

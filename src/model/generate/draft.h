@@ -84,7 +84,7 @@ struct tsr__drafts {
     uint64_t lag_ns;      /* the time for catching up that was not noted yet */
     bool behind;          /* a draft_model has not caught up with all texts yet */
     uint64_t built;       /* kernels that were built before the last step that was measured */
-    int64_t found_tokens; /* that a draft_model has found in its prefix cache */
+    int64_t found_tokens; /* of pieces of texts that finding drafts has kept */
     int quiet;            /* steps since ranks agreed on the length last */
 };
 
@@ -184,6 +184,8 @@ tsr_status tsr__draft_next_find(tsr_generator *generator, int count,
 /* Builds the kernels that finding drafts needs. A text has been computed. Collective over the
  * model's ranks. */
 tsr_status tsr__draft_next_warm_up(tsr_generator *generator, int number) TSR_NODISCARD;
+/* Forgets the pieces of prompts that the layer's cache keeps. NULL is allowed. */
+void tsr__draft_next_forget_prefixes(tsr__draft_next *next, int sequences);
 /* Forgets what was computed from the tokens of a sequence from `length` on. */
 void tsr__draft_next_cut(const tsr_generator *generator, int number, int64_t length);
 

@@ -121,6 +121,8 @@ static void truncate(const tsr_generator *g, tsr__draft_model *d, known_text *t,
 void tsr__drafts_forget_prefixes(const tsr_generator *g)
 {
     tsr__draft_model *d = g->drafts ? g->drafts->model : NULL;
+    if (g->drafts)
+        tsr__draft_next_forget_prefixes(g->drafts->next, g->count);
     if (!d || !d->prefix)
         return;
     tsr__prefix_clear(d->prefix);

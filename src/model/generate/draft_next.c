@@ -8,8 +8,11 @@
  * Passes of a prompt compute the layer for its tokens, too. The features of later tokens are kept,
  * and the layer catches up before drafts are found, or when there is no more room for them.
  *
- * If features are missing, because a prompt was found in the prefix cache or the cache has no room,
- * the layer begins at a later place. It then knows less of the text, and finds worse drafts. */
+ * With prefix_cache of the generator, the layer's cache keeps the same pieces of prompts. The last
+ * place of a piece has the token that followed it then, which may be another one now.
+ *
+ * If features are missing, because a piece has left, or the cache has no room, the layer begins at
+ * a later place. It then knows less of the text, and finds worse drafts. */
 #include <string.h>
 
 #include "base/alloc.h"
@@ -27,11 +30,15 @@
 typedef struct known_text {
     int cache; /* the number of the sequence in the cache */
     int64_t begin, fed, kept, end;
+    int64_t whole; /* the first tokens that are in whole blocks, the last of which is `block` */
+    int block;
 } known_text;
 
 struct tsr__draft_next {
     tsr_model *model;
     tsr_kv_cache *cache;
+    tsr__prefix *prefix;  /* NULL: pieces of prompts are not kept */
+    int64_t piece;        /* the tokens of one */
     known_text *texts;    /* [sequences] */
     tsr_tensor *features; /* [sequences · KEPT, width]: of place p in row p % KEPT of a sequence */
     float *logits;        /* [TSR__DRAFT_SEQUENCES, vocabulary] */
@@ -54,6 +61,7 @@ void tsr__draft_next_destroy(tsr__draft_next **next)
     tsr__draft_next *d = *next;
     if (!d)
         return;
+    tsr__prefix_destroy(&d->prefix);
     tsr_kv_cache_destroy(&d->cache);
     forget_chosen(d);
     tsr__draft_choice_destroy(&d->choice);
@@ -92,9 +100,14 @@ static tsr_status create(const tsr_generator *g, tsr__draft_next *d)
     for (int i = 0; i < g->params.draft_tokens && tsr_group_size(m->group) == 1; i++)
         TSR__TRY(tsr_tensor_create_host(m->device, TSR_I32, 1, (int64_t[]){TSR__DRAFT_SEQUENCES},
                                         &d->chosen[i]));
-    for (int i = 0; i < sequences; i++)
+    for (int i = 0; i < sequences; i++) {
+        d->texts[i].block = TSR__PREFIX_NONE;
         TSR__TRY(tsr_kv_cache_add(d->cache, -1, &d->texts[i].cache));
-    return TSR_OK;
+    }
+    d->piece = g->params.piece;
+    return g->params.prefix_cache
+               ? tsr__prefix_create(d->cache, d->piece, g->page_tokens, g->pages, false, &d->prefix)
+               : TSR_OK;
 }
 
 tsr_status tsr__draft_next_create(const tsr_generator *g, tsr__draft_next **out)
@@ -118,11 +131,16 @@ static void truncate(tsr__draft_next *d, known_text *t)
 {
     if (tsr_kv_cache_truncate(d->cache, t->cache, t->fed - t->begin) != TSR_OK) /* not reached */
         tsr__log(TSR_LOG_ERROR, "generator: %s", tsr_last_error());
+    for (; t->block != TSR__PREFIX_NONE && t->whole > t->fed; t->whole -= d->piece)
+        t->block = tsr__prefix_leave_last(d->prefix, t->block);
+    t->whole = t->block == TSR__PREFIX_NONE ? 0 : t->whole;
 }
 
 /* Forgets all places. The first one that will be known is `place`. */
 static void begin_at(tsr__draft_next *d, known_text *t, int64_t place)
 {
+    tsr__prefix_leave(d->prefix, t->block);
+    t->block = TSR__PREFIX_NONE;
     t->begin = t->fed = t->kept = t->end = place;
     truncate(d, t);
 }
@@ -147,6 +165,17 @@ void tsr__draft_next_cut(const tsr_generator *g, int number, int64_t length)
         forget(d, &d->texts[number], length > 0 ? length - 1 : 0, length);
 }
 
+void tsr__draft_next_forget_prefixes(tsr__draft_next *d, int sequences)
+{
+    if (!d || !d->prefix)
+        return;
+    tsr__prefix_clear(d->prefix);
+    for (int i = 0; i < sequences; i++) {
+        d->texts[i].block = TSR__PREFIX_NONE;
+        begin_at(d, &d->texts[i], d->texts[i].end);
+    }
+}
+
 /* Returns whether the layer can go on from where it is to the features that are kept. */
 static bool is_whole(const known_text *t)
 {
@@ -162,9 +191,54 @@ static int64_t pages_for(const tsr_generator *g, const known_text *t, int64_t mo
     return pages > 0 ? pages : 0;
 }
 
-static bool has_room(const tsr_generator *g, const known_text *t, int64_t more)
+/* Returns whether the cache has so many free pages. Pieces of prompts that no text uses leave it
+ * for that. */
+static bool has_pages(const tsr__draft_next *d, int64_t pages)
 {
-    return pages_for(g, t, more) <= tsr_kv_cache_free_pages(g->drafts->next->cache);
+    while (pages > tsr_kv_cache_free_pages(d->cache))
+        if (!d->prefix || !tsr__prefix_evict(d->prefix))
+            return false;
+    return true;
+}
+
+/* Pieces of prompts -------------------------------------------------------------------------- */
+
+/* Gives a text the pieces of a prompt up to place `end` that the model has found in its prefix
+ * cache, if the layer's cache has all of them. */
+static tsr_status use_blocks(tsr_generator *g, int number, int64_t end)
+{
+    tsr__draft_next *d = g->drafts->next;
+    known_text *t = &d->texts[number];
+    const tsr__sequence *s = &g->sequences[number];
+    while (d->prefix && t->begin == 0 && t->fed == t->whole && t->fed < end) {
+        const int block =
+            tsr__prefix_find(d->prefix, tsr__generator_chain(g, s), t->block, s->tokens + t->fed);
+        if (block == TSR__PREFIX_NONE)
+            return TSR_OK;
+        TSR__TRY(tsr__prefix_use(d->prefix, block, t->cache, true));
+        t->block = block;
+        t->fed = t->whole = t->fed + d->piece;
+        g->drafts->found_tokens += d->piece;
+    }
+    if (t->fed == end)
+        t->kept = t->end = end;
+    return TSR_OK;
+}
+
+/* Keeps the piece of a prompt that has been computed last, if it is whole. */
+static void keep_block(const tsr_generator *g, int number)
+{
+    const tsr__draft_next *d = g->drafts->next;
+    known_text *t = &g->drafts->next->texts[number];
+    const tsr__sequence *s = &g->sequences[number];
+    if (!d->prefix || t->begin > 0 || t->fed != t->whole + d->piece)
+        return;
+    const int block = tsr__prefix_add(d->prefix, tsr__generator_chain(g, s), t->block,
+                                      s->tokens + t->whole, t->cache);
+    if (block == TSR__PREFIX_NONE)
+        return;
+    t->block = block;
+    t->whole = t->fed;
 }
 
 /* Features ----------------------------------------------------------------------------------- */
@@ -198,7 +272,7 @@ static tsr_status feed(tsr_generator *g, int number, int64_t count, const tsr_te
     const tsr_model *m = d->model;
     known_text *t = &d->texts[number];
     tsr_tensor *ids = NULL, *y = NULL;
-    if (!has_room(g, t, count)) {
+    if (!has_pages(d, pages_for(g, t, count))) {
         begin_at(d, t, t->fed + count);
         return TSR_OK;
     }
@@ -211,10 +285,12 @@ static tsr_status feed(tsr_generator *g, int number, int64_t count, const tsr_te
         status = tsr__stack_next_forward(m->stack, ids, x, false, d->cache, &y);
     tsr_tensor_destroy(&ids);
     tsr_tensor_destroy(&y);
-    if (status == TSR_OK)
+    if (status == TSR_OK) {
         t->fed += count;
-    else
+        keep_block(g, number);
+    } else {
         truncate(d, t);
+    }
     return status == TSR_OK ? tsr_stream_submit(m->stream) : status;
 }
 
@@ -266,6 +342,8 @@ static tsr_status keep_text(tsr_generator *g, int number, int64_t first, int64_t
     int64_t known = length - 1 - first; /* of these tokens have a token after them */
     known = known < 0 ? 0 : known < count ? known : count;
     forget(d, t, first, first);
+    if (t->end < first)
+        TSR__TRY(use_blocks(g, number, first));
     if (t->end < first || !is_whole(t))
         begin_at(d, t, first);
     tsr_status status = tsr_tensor_slice(features, 0, row, row + 1, 1, &own);
@@ -506,8 +584,7 @@ static tsr_status add_text(finding *f, tsr__draft_text *text)
     if (is_whole(t) && t->end == end && end - t->fed > MOST_NEW)
         TSR__TRY(feed_kept(g, text->number, end - t->fed - 1));
     const int64_t pages = pages_for(g, t, MOST_NEW + text->most);
-    if (t->end != end || !is_whole(t) || t->fed == end ||
-        f->pages + pages > tsr_kv_cache_free_pages(d->cache))
+    if (t->end != end || !is_whole(t) || t->fed == end || !has_pages(d, f->pages + pages))
         return TSR_OK;
     f->pages += pages;
     f->drawn = f->drawn || text->drawn;
@@ -558,7 +635,7 @@ tsr_status tsr__draft_next_warm_up(tsr_generator *g, int number)
     for (int64_t tokens = 1; tokens <= MOST_NEW && tokens < 2 * most && status == TSR_OK;
          tokens *= 2) {
         tsr_tensor *x = NULL, *last = NULL;
-        if (f.most == 0 || !has_room(g, t, tokens + 1))
+        if (f.most == 0 || !has_pages(d, pages_for(g, t, tokens + 1)))
             break;
         text.count = 0;
         status = tsr_tensor_create(d->model->device, TSR_F32, 3, (int64_t[]){1, tokens, width}, &x);

@@ -244,7 +244,7 @@ void tsr__drafts_destroy(tsr__drafts **drafts);
  * logits[vocabulary], adds 1 to `seen`, and returns true. If the next token has been chosen
  * already, `chosen` becomes it. Otherwise drops its drafts. */
 bool tsr__drafts_take(tsr_generator *generator, int number, float *logits);
-/* draft_model.c: forgets the pieces of texts that a draft_model keeps, after an error. */
+/* draft_model.c: forgets the pieces of texts that finding drafts keeps, after an error. */
 void tsr__drafts_forget_prefixes(const tsr_generator *generator);
 /* Takes a sequence's drafts, or those of all sequences, from the cache. Returns whether there were
  * any. */
