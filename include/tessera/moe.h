@@ -185,9 +185,8 @@ typedef struct tsr_moe_params {
     bool deferred;
     /* In an FSDP model, data-parallel ranks divide the experts of this rank, see below. */
     bool experts_over_data;
-    /* The following are for inference: a forward pass whose results are saved is refused
-     * (TSR_ERR_UNSUPPORTED). */
-    /* [ranks]: the team of each rank, 0 to ranks − 1, read during the call. Teams, such as the
+    /* For inference: a forward pass whose results are saved is refused (TSR_ERR_UNSUPPORTED).
+     * [ranks]: the team of each rank, 0 to ranks − 1, read during the call. Teams, such as the
      * ranks of a host, have whole experts, in proportion to the sums of their ranks' rates, and the
      * ranks of a team divide the hidden features of these. Goes with `deferred`, and not with
      * whole_experts or experts_over_data. NULL: there are no teams. */

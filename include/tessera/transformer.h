@@ -122,13 +122,14 @@ typedef struct tsr_self_attention_params {
     float temperature;          /* 0: none */
     int64_t temperature_length; /* in positions, at least 1; unused without temperature */
     bool output_gate;           /* see above */
-    /* The following are for inference: a forward pass whose results are saved, and with shared_keys
-     * one without a cache, are refused (TSR_ERR_UNSUPPORTED). */
-    bool value_norm;
-    bool keys_as_values; /* there is no "v": v is k as it is before its norm and rotation */
-    /* There are no "k", "v" and "k_norm": the layer reads the keys and values that another layer
-     * has put into layer `cache_layer` of the cache in the same step, and stores none. That layer
-     * must have the same heads on this rank. */
+    bool value_norm;            /* see above */
+    /* There is no "v": v is k as it is before its norm and rotation. A forward pass whose results
+     * are saved then needs a qk_norm. */
+    bool keys_as_values;
+    /* For inference: a forward pass without a cache is refused (TSR_ERR_UNSUPPORTED). There are no
+     * "k", "v" and "k_norm": the layer reads the keys and values that another layer has put into
+     * layer `cache_layer` of the cache in the same step, and stores none. That layer must have the
+     * same heads on this rank. */
     bool shared_keys;
     /* the head_dim of values, and of the heads' results and gates; 0: head_dim. Another one does
      * not go with keys_as_values. */
@@ -360,8 +361,8 @@ tsr_latent_attention_create(const tsr_latent_attention_params *params, tsr_layer
  *
  *    (y + end.norm((gelu(y · end.gateᵀ) ⊙ p) · end.outᵀ)) · end.scale
  *
- * with p [.., layer_input], which tsr_stack (stack.h) gives. These three are for inference:
- * a forward pass whose results are saved is refused (TSR_ERR_UNSUPPORTED). */
+ * with p [.., layer_input], which tsr_stack (stack.h) gives. With `layer_input`, a forward pass
+ * whose results are saved is refused (TSR_ERR_UNSUPPORTED). */
 
 typedef enum tsr_block_norms {
     TSR_BLOCK_NORMS_BEFORE = 0, /* norm1 and norm2, as in GPT-2 and Llama */

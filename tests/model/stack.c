@@ -257,14 +257,14 @@ CASE(stack_refused, "stack: mistakes")
           TSR_ERR_INVALID, "stack: deviation is -1; a number above 0 and up to 1e6 is possible");
     tsr_model_layer kind = *config->kinds[0];
     tsr_model_config untrained = *config;
-    kind.value_norm = true;
+    kind.shared_keys = true;
     untrained.kinds = (const tsr_model_layer *const[]){&kind};
     untrained.kind_count = 1;
     untrained.layer_kinds = NULL;
     FAILS(tsr_stack_create(tsr_stack_params(.config = &untrained, .group = group), &stack),
           TSR_ERR_UNSUPPORTED,
           "stack: models of architecture llama cannot be trained: there is no backward pass of "
-          "norms of values");
+          "keys of other layers");
     CHECK(!stack, "there is a stack");
     OK(tsr_stack_create(tsr_stack_params(.config = config, .group = group), &stack));
     FAILS(tsr_stack_load(stack, file), TSR_ERR_INVALID, "stack: the parameters are not sharded");

@@ -99,14 +99,15 @@ static void check_gradients(run *r, const double *dy, double times)
     }
 }
 
-/* Gives different values to the weights of norms, which are 1 initially. */
+/* Gives different values to the weights of norms and to scales, which are 1 initially. */
 static void vary_norms(const tsr_layer *layer)
 {
     for (int i = 0; i < tsr_layer_parameter_count(layer); i++) {
         const tsr_parameter *p = tsr_layer_parameter(layer, i);
         const int64_t first = p->shard_dim < 0 ? 0 : p->offset,
                       count = p->shard_dim < 0 ? p->global_shape[0] : p->length;
-        if (p->ndim != 1 || !strstr(p->name, "norm") || !strstr(p->name, ".weight"))
+        const bool norm = strstr(p->name, "norm") && strstr(p->name, ".weight");
+        if (p->ndim != 1 || !(norm || strstr(p->name, "scale")))
             continue;
         double *values = doubles(count);
         for (int64_t k = 0; k < count; k++)
@@ -675,6 +676,7 @@ typedef struct block_case {
     tsr_self_attention_params attention;
     tsr_latent_attention_params latent; /* in place of it if its heads are not 0 */
     tsr_mlp_params mlp;
+    tsr_moe_params experts; /* beside the MLP if there are any */
     tsr_block_params block;
 } block_case;
 
@@ -687,11 +689,13 @@ static void run_block(block_case c, float p, uint64_t sequence)
     b.delta_net = c.has_net ? &c.net : NULL;
     b.latent_attention = c.latent.heads ? &c.latent : NULL;
     b.mlp = &c.mlp;
+    b.experts = c.experts.experts > 0 ? &c.experts : NULL;
     const tsr_random_params random = {
         .struct_size = sizeof random, .seed = 5, .subsequence = 77 + sequence, .offset = 3};
     b.name = "h.1";
-    c.attention.init = c.net.init = c.latent.init = c.mlp.init = tsr_init_params(.seed = sequence);
-    c.attention.partition = c.latent.partition = c.mlp.partition =
+    c.attention.init = c.net.init = c.latent.init = c.mlp.init = c.experts.init =
+        tsr_init_params(.seed = sequence);
+    c.attention.partition = c.latent.partition = c.mlp.partition = c.experts.partition =
         tsr_partition_params(.kind = TSR_PARTITION_UNEVEN);
     OK(tsr_block_create(&b, &layer));
     OK(tsr_block_set_dropout(layer, p, p > 0 ? &random : NULL));
@@ -780,6 +784,26 @@ CASE(block_norms, "blocks with norms after attention and MLP, and a factor of re
     b = llama_block();
     b.block.residual_scale = -2;
     run_block(b, 0, 13);
+}
+
+CASE(block_gemma,
+     "a block of Gemma 4: norms of values that are keys, experts beside an MLP, a scale")
+{
+    block_case b = llama_block();
+    b.attention.qk_norm = TSR_QK_NORM_HEADS;
+    b.attention.value_norm = b.attention.keys_as_values = true;
+    b.attention.scale = 1;
+    b.mlp.activation = TSR_ACT_GELU_TANH;
+    b.experts = *tsr_moe_params(.hidden_size = 5, .experts = 4, .experts_used = 2,
+                                .route = tsr_route_params(.normalise = true),
+                                .activation = TSR_EXPERT_GEGLU, .input_norm = true,
+                                .router_norm = true, .expert_scale = true);
+    b.block.norms = TSR_BLOCK_NORMS_BOTH;
+    b.block.output_scale = true;
+    run_block(b, 0, 15);
+    b.attention.keys_as_values = false;
+    b.block.recompute = true;
+    run_block(b, 0.2F, 16);
 }
 
 CASE(block_delta_net, "a block with a delta net and dropout")

@@ -26,7 +26,7 @@ static double *linear(const host_model *m, const char *name, const double *x, in
     return y.value;
 }
 
-/* Normalises rows of `size` elements in place. */
+/* Normalises rows of `size` elements in place. weight NULL: 1. */
 static void normalise(double *x, int64_t rows, int64_t size, bool rms, double epsilon,
                       const double *weight, const double *bias)
 {
@@ -37,7 +37,8 @@ static void normalise(double *x, int64_t rows, int64_t size, bool rms, double ep
         for (int64_t i = 0; i < size; i++)
             squares += (row[i] - mean) * (row[i] - mean) / (double)size;
         for (int64_t i = 0; i < size; i++)
-            row[i] = (row[i] - mean) / sqrt(squares + epsilon) * weight[i] + (bias ? bias[i] : 0);
+            row[i] = (row[i] - mean) / sqrt(squares + epsilon) * (weight ? weight[i] : 1) +
+                     (bias ? bias[i] : 0);
     }
 }
 
@@ -127,8 +128,11 @@ static double *attention(const host_model *m, const tsr_self_attention_params *p
     const int64_t d = p->head_dim, n = value_dim(p), results = p->heads * n;
     double *q = linear(m, "q", x, m->size, p->heads * d);
     double *k = linear(m, "k", x, m->size, p->kv_heads * d);
-    double *v = linear(m, "v", x, m->size, p->kv_heads * n);
+    double *v = linear(m, p->keys_as_values ? "k" : "v", x, m->size, p->kv_heads * n);
     double *heads = doubles(m->batch * m->tokens * results);
+    if (p->value_norm)
+        normalise(v, m->batch * m->tokens * p->kv_heads, n, true, epsilon_of(p->norm_epsilon), NULL,
+                  NULL);
     prepare(m, p, q, p->heads, "q_norm.weight");
     prepare(m, p, k, p->kv_heads, "k_norm.weight");
     for (int64_t b = 0; b < m->batch; b++)
@@ -334,6 +338,68 @@ static double *mlp(const host_model *m, const tsr_mlp_params *p, const double *x
     return y;
 }
 
+/* A row of a mixture of experts that has norms of its own and scales: GELU-gated experts, the
+ * softmax over all of which gives normalised weights. Adds it to y. */
+static void add_experts(const host_model *m, const tsr_moe_params *p, const double *x, double *y)
+{
+    const int64_t n = m->size, hidden = p->hidden_size;
+    double scores[16], *routed = doubles(n), *z = doubles(n), *act = doubles(hidden), sum = 0;
+    memcpy(routed, x, (size_t)n * sizeof *routed);
+    memcpy(z, x, (size_t)n * sizeof *z);
+    normalise(routed, 1, n, true, epsilon_of(p->norm_epsilon), find(m, "router.scale"), NULL);
+    normalise(z, 1, n, true, epsilon_of(p->norm_epsilon), find(m, "mlp.norm.weight"), NULL);
+    for (int64_t e = 0; e < p->experts; e++) {
+        scores[e] = 0;
+        for (int64_t i = 0; i < n; i++)
+            scores[e] += find(m, "router.weight")[e * n + i] * routed[i] / sqrt((double)n);
+        scores[e] = exp(scores[e]);
+    }
+    for (int64_t out = p->experts_used; out < p->experts; out++) { /* leave out the smallest */
+        int64_t least = -1;
+        for (int64_t e = 0; e < p->experts; e++)
+            if (scores[e] > 0 && (least < 0 || scores[e] < scores[least]))
+                least = e;
+        scores[least] = 0;
+    }
+    for (int64_t e = 0; e < p->experts; e++)
+        sum += scores[e];
+    for (int64_t e = 0; e < p->experts; e++) {
+        const double weight = scores[e] / sum * find(m, "expert_scale")[e];
+        for (int64_t f = 0; f < hidden; f++) {
+            const int64_t row = (e * hidden + f) * n;
+            double gate = 0, up = 0;
+            for (int64_t i = 0; i < n; i++) {
+                gate += find(m, "experts.gate.weight")[row + i] * z[i];
+                up += find(m, "experts.up.weight")[row + i] * z[i];
+            }
+            act[f] = reference_activation(TSR_ACT_GELU_TANH, gate) * up;
+        }
+        for (int64_t i = 0; i < n; i++)
+            for (int64_t f = 0; f < hidden; f++)
+                y[i] += weight * find(m, "experts.down.weight")[(e * n + i) * hidden + f] * act[f];
+    }
+    free(routed);
+    free(z);
+    free(act);
+}
+
+/* y = mlp_norm(y) + experts_norm(experts(x)) */
+static void add_beside(const host_model *m, const double *x, double *y)
+{
+    const tsr_block_params *p = m->block;
+    const int64_t rows = m->batch * m->tokens, count = rows * m->size;
+    double *experts = doubles(count);
+    for (int64_t r = 0; r < rows; r++)
+        add_experts(m, p->experts, x + r * m->size, experts + r * m->size);
+    normalise(y, rows, m->size, true, epsilon_of(p->norm->epsilon), find(m, "mlp_norm.weight"),
+              NULL);
+    normalise(experts, rows, m->size, true, epsilon_of(p->norm->epsilon),
+              find(m, "experts_norm.weight"), NULL);
+    for (int64_t i = 0; i < count; i++)
+        y[i] += experts[i];
+    free(experts);
+}
+
 /* Computes x + post_norm(layer(norm(x))) · mask · residual_scale, with the norms that there are. */
 static double *branch(const host_model *m, int which, const double *x)
 {
@@ -350,6 +416,8 @@ static double *branch(const host_model *m, int which, const double *x)
                 : p->latent_attention ? latent_attention(m, p->latent_attention, z)
                 : p->short_conv       ? short_conv(m, p->short_conv, z)
                                       : attention(m, p->attention, z);
+    if (which && p->experts)
+        add_beside(m, x, y);
     if (p->norms != TSR_BLOCK_NORMS_BEFORE)
         normalise(y, m->batch * m->tokens, m->size, p->norm->kind == TSR_NORM_RMS,
                   epsilon_of(p->norm->epsilon),
@@ -374,6 +442,8 @@ double *host_model_forward(const host_model *m)
         return short_conv(m, m->short_conv, m->x);
     double *between = branch(m, 0, m->x), *y = branch(m, 1, between);
     free(between);
+    for (int64_t i = 0; m->block->output_scale && i < m->batch * m->tokens * m->size; i++)
+        y[i] *= find(m, "end.scale")[0];
     return y;
 }
 

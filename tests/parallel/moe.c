@@ -6,7 +6,7 @@
 #include "parallel/layers/layer.h"
 #include "parallel/linear_case.h"
 
-enum { MOST_PARAMETERS = 13 };
+enum { MOST_PARAMETERS = 16 };
 
 typedef struct moe_case {
     const char *name;
@@ -85,6 +85,18 @@ static void choose(const host_moe *h, const double *logits, int64_t *ids, double
         weights[r] *= (route->scale != 0 ? (double)route->scale : 1) / (divides ? sum : 1);
 }
 
+/* y = the RMS norm of x, or x if there is no weight. */
+static const double *normed(const host_moe *h, const char *name, const double *x, double *y)
+{
+    const tsr_moe_params *p = &h->c->params;
+    const double *weight = named(h, name),
+                 epsilon = p->norm_epsilon > 0 ? (double)p->norm_epsilon : (double)1e-5F;
+    const int64_t in = p->input_size;
+    for (int64_t i = 0; weight && i < in; i++)
+        y[i] = x[i] / sqrt(dot(x, x, in) / (double)in + epsilon) * weight[i];
+    return weight ? y : x;
+}
+
 /* y of one token; adds Σ dprobabilities · softmax to *loss. */
 static void host_token(const host_moe *h, const double *x, double *y, double *loss)
 {
@@ -97,13 +109,19 @@ static void host_token(const host_moe *h, const double *x, double *y, double *lo
                  *gate_bias = named(h, "moe.experts.gate.bias"),
                  *up_bias = named(h, "moe.experts.up.bias"),
                  *down_bias = named(h, "moe.experts.down.bias");
-    double logits[64], weights[32], act[256], total = 0;
+    const double *scales = named(h, "moe.router.expert_scale");
+    double logits[64], weights[32], act[256], for_router[64], for_experts[64], total = 0;
     int64_t ids[32];
+    const double *routed = normed(h, "moe.router.scale", x, for_router),
+                 factor_of_router = p->router_norm ? 1 / sqrt((double)in) : 1;
     for (int64_t e = 0; e < p->experts; e++) {
-        logits[e] = dot(router + e * in, x, in) + (bias ? bias[e] : 0);
+        logits[e] = factor_of_router * dot(router + e * in, routed, in) + (bias ? bias[e] : 0);
         total += exp(logits[e]);
     }
+    x = normed(h, "moe.norm.weight", x, for_experts);
     choose(h, logits, ids, weights);
+    for (int64_t r = 0; r < p->experts_used && scales; r++)
+        weights[r] *= scales[ids[r]];
     for (int64_t e = 0; e < p->experts && h->c->balanced; e++)
         *loss += h->dprobabilities[e] * exp(logits[e]) / total;
     memset(y, 0, (size_t)in * sizeof *y);
@@ -190,8 +208,9 @@ static void set_routers(tsr_layer *layer)
     static const struct {
         const char *name;
         double scale;
-    } scaled[] = {
-        {"moe.router.weight", 3}, {"moe.router.bias", 1}, {"moe.router.choice_bias", 0.4}};
+    } scaled[] = {{"moe.router.weight", 3},        {"moe.router.bias", 1},
+                  {"moe.router.choice_bias", 0.4}, {"moe.router.scale", 2},
+                  {"moe.norm.weight", 1.5},        {"moe.router.expert_scale", 2}};
     for (size_t i = 0; i < sizeof scaled / sizeof scaled[0]; i++)
         for (int p = 0; p < tsr_layer_parameter_count(layer); p++) {
             const tsr_parameter *parameter = tsr_layer_parameter(layer, p);
@@ -309,27 +328,28 @@ static void run_case(const moe_case *c)
 
 CASE(moe_inside, "experts: divided inside experts")
 {
-    run_case(&(moe_case){
-        .name = "softmax",
-        .params = MOE(.input_size = 12, .hidden_size = 9, .experts = 6, .experts_used = 2),
-        .route = ROUTE(.normalise = true),
-        .tokens = 11,
-        .uneven = true});
+    run_case(
+        &(moe_case){.name = "softmax",
+                    .params = MOE(.input_size = 12, .hidden_size = 9, .experts = 6,
+                                  .experts_used = 2, .router_norm = true, .expert_scale = true),
+                    .route = ROUTE(.normalise = true),
+                    .tokens = 11,
+                    .uneven = true});
     run_case(&(moe_case){.name = "gpt-oss",
                          .params = MOE(.input_size = 12, .hidden_size = 12, .experts = 5,
                                        .experts_used = 3, .router_bias = true, .bias = true,
                                        .activation = TSR_EXPERT_SWIGLU_OAI, .limit = 0.5F),
                          .route = ROUTE(.gating = TSR_GATING_SOFTMAX_CHOSEN),
                          .tokens = 10});
-    run_case(
-        &(moe_case){.name = "shared with a gate",
-                    .params = MOE(.input_size = 12, .hidden_size = 7, .experts = 5,
-                                  .experts_used = 2, .choice_bias = true, .shared_size = 10,
-                                  .shared_gate = true, .activation = TSR_EXPERT_GEGLU),
-                    .route = ROUTE(.gating = TSR_GATING_SIGMOID, .normalise = true, .scale = 1.5F),
-                    .tokens = 9,
-                    .uneven = true,
-                    .balanced = true});
+    run_case(&(moe_case){
+        .name = "shared with a gate",
+        .params = MOE(.input_size = 12, .hidden_size = 7, .experts = 5, .experts_used = 2,
+                      .choice_bias = true, .shared_size = 10, .shared_gate = true,
+                      .input_norm = true, .activation = TSR_EXPERT_GEGLU),
+        .route = ROUTE(.gating = TSR_GATING_SIGMOID, .normalise = true, .scale = 1.5F),
+        .tokens = 9,
+        .uneven = true,
+        .balanced = true});
     run_case(&(moe_case){.name = "f16",
                          .params = MOE(.input_size = 12, .hidden_size = 12, .experts = 5,
                                        .experts_used = 2, .dtype = TSR_F16, .reduce_f32 = true),
@@ -354,12 +374,14 @@ CASE(moe_whole, "experts: whole experts on ranks")
                          .route = ROUTE(.normalise = false),
                          .tokens = 9,
                          .uneven = true});
-    run_case(&(moe_case){.name = "few tokens",
-                         .params = MOE(.input_size = 12, .hidden_size = 9, .experts = 5,
-                                       .experts_used = 3, .whole_experts = true, .bias = true),
-                         .route = ROUTE(.gating = TSR_GATING_SOFTMAX_CHOSEN),
-                         .tokens = 2,
-                         .uneven = true});
+    run_case(
+        &(moe_case){.name = "few tokens",
+                    .params = MOE(.input_size = 12, .hidden_size = 9, .experts = 5,
+                                  .experts_used = 3, .whole_experts = true, .bias = true,
+                                  .router_norm = true, .input_norm = true, .expert_scale = true),
+                    .route = ROUTE(.gating = TSR_GATING_SOFTMAX_CHOSEN),
+                    .tokens = 2,
+                    .uneven = true});
 }
 
 /* The initial values do not depend on the division or on the number of ranks. */
@@ -705,14 +727,11 @@ CASE(moe_dispatches, "experts: a token takes few dispatches, which read the chos
 /* Layers for inference refuse passes for a backward pass, or without a cache. x is [2,4]. */
 static void inference_only(const tsr_tensor *x)
 {
-    const tsr_moe_params *experts =
-        tsr_moe_params(.group = group, .name = "m", .input_size = 4, .hidden_size = 12,
-                       .experts = 4, .experts_used = 1, .expert_scale = true);
     const tsr_self_attention_params *plain = tsr_self_attention_params(.heads = 12, .causal = true),
-                                    *normed = tsr_self_attention_params(.group = group, .name = "a",
-                                                                        .size = 4, .heads = 12,
-                                                                        .head_dim = 2,
-                                                                        .value_norm = true),
+                                    *keys = tsr_self_attention_params(.group = group, .name = "a",
+                                                                      .size = 4, .heads = 12,
+                                                                      .head_dim = 2,
+                                                                      .keys_as_values = true),
                                     *shared =
                                         tsr_self_attention_params(.group = group, .name = "a",
                                                                   .size = 4, .heads = 12,
@@ -720,35 +739,26 @@ static void inference_only(const tsr_tensor *x)
                                                                   .shared_keys = true);
     const tsr_mlp_params *mlp = tsr_mlp_params(.hidden_size = 12);
     const struct {
-        const tsr_moe_params *experts;
         const tsr_self_attention_params *attention;
         const tsr_block_params *block;
         bool without_saving;
         const char *text;
     } refused[] = {
-        {.experts = experts, .text = "moe m: with expert_scale, there is no backward pass"},
-        {.attention = normed,
-         .text = "self_attention a: with value_norm, there is no backward pass"},
+        {.attention = keys,
+         .text = "self_attention a: with keys_as_values and no qk_norm, there is no backward pass"},
         {.attention = shared,
          .without_saving = true,
          .text = "self_attention a: with shared_keys, there is no forward pass without a cache"},
         {.block = tsr_block_params(.group = group, .name = "b", .size = 12, .attention = plain,
-                                   .mlp = mlp, .output_scale = true),
-         .text = "block b: with output_scale, there is no backward pass"},
-        {.block = tsr_block_params(.group = group, .name = "b", .size = 12, .attention = plain,
                                    .mlp = mlp, .layer_input = 4),
          .text = "block b: with layer_input, there is no backward pass"},
-        {.block = tsr_block_params(.group = group, .name = "b", .size = 12, .attention = plain,
-                                   .mlp = mlp, .experts = experts),
-         .text = "block b: with experts beside an MLP, there is no backward pass"},
     };
     tsr_tensor *wide = tensor_new(TSR_F32, 2, (int64_t[]){2, 12}), *y = NULL;
     tsr_layer_saved *saved = NULL;
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         tsr_layer *layer = NULL;
-        OK(refused[i].experts     ? tsr_moe_create(refused[i].experts, &layer)
-           : refused[i].attention ? tsr_self_attention_create(refused[i].attention, &layer)
-                                  : tsr_block_create(refused[i].block, &layer));
+        OK(refused[i].attention ? tsr_self_attention_create(refused[i].attention, &layer)
+                                : tsr_block_create(refused[i].block, &layer));
         FAILS(tsr_layer_forward(layer, refused[i].block ? wide : x,
                                 refused[i].without_saving ? NULL : &saved, &y),
               TSR_ERR_UNSUPPORTED, refused[i].text);

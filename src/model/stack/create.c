@@ -349,14 +349,9 @@ static const char *untrained_part(const tsr_model_config *c)
     const char *found = c->layer_input > 0 ? "inputs of layers of their own" : NULL;
     for (int i = 0; i < c->kind_count && !found; i++) {
         const tsr_model_layer *l = c->kinds[i];
-        found = l->shared_keys      ? "keys of other layers"
-                : l->keys_as_values ? "values that are keys"
-                : l->value_norm     ? "norms of values"
-                : l->output_scale   ? "the scale of a layer's output"
-                : l->experts && (l->experts->beside_mlp || l->experts->router_norm ||
-                                 l->experts->expert_scale)
-                    ? "experts beside an MLP"
-                    : NULL;
+        found = l->shared_keys                     ? "keys of other layers"
+                : l->keys_as_values && !l->qk_norm ? "values that are keys without a norm"
+                                                   : NULL;
     }
     return found;
 }

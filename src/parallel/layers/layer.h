@@ -164,6 +164,7 @@ typedef enum tsr__expert_saved {
     TSR__SAVED_HERE,
     TSR__SAVED_ORDER,
     TSR__SAVED_OFFSETS,
+    TSR__SAVED_UNSCALED,
     TSR__SAVED_SHARED_HIDDEN,
     TSR__SAVED_SHARED_LOGITS,
     TSR__SAVED_ROWS,
@@ -181,7 +182,8 @@ struct tsr_layer_saved {
     /* MLP: the input of the activation function or, if `sloped` is true, the derivative of the
      * activation function. Mixtures of experts: gate and up of each pair. Self-attention: queries,
      * keys and values, as they were before normalisation if the layer has norms, otherwise after
-     * the rotary embedding. Latent attention: rotated queries. */
+     * the rotary embedding. Latent attention: rotated queries. Transformer blocks: the output
+     * before output_scale. */
     tsr_tensor *hidden;
     bool sloped;
     tsr_tensor *lse; /* self-attention: log-sum-exp of each query's scores */
@@ -208,7 +210,8 @@ struct tsr_layer_saved {
     tsr_tensor *kept;
     tsr__dropout dropout; /* transformer blocks */
     /* mixtures of experts; NULL where there is nothing to keep. HERE are the ids of this rank's
-     * experts, and ORDER and OFFSETS its pairs (tsr_route_sort). If data-parallel ranks divide the
+     * experts, and ORDER and OFFSETS its pairs (tsr_route_sort). UNSCALED are the weights before
+     * the scale of experts. If data-parallel ranks divide the
      * experts, these are of the rows RECEIVED; ROWS, PAIRS and INVERSE are as in
      * tsr__moe_exchange. */
     tsr_tensor *expert[TSR__SAVED_EXPERT_COUNT];

@@ -84,6 +84,14 @@ tsr_status tsr__moe_forward_added(tsr_layer *layer, const tsr_tensor *x, const t
 tsr_status tsr__moe_backward(tsr_layer *layer, const tsr_layer_saved *saved, const tsr_tensor *dy,
                              tsr_tensor **dx) TSR_NODISCARD;
 
+/* moe_forward.c: *out = the RMS norm of x with this weight, or x itself if the layer does not have
+ * it. */
+tsr_status tsr__moe_normalise(const tsr__moe *m, tsr__temps *temps, tsr__moe_parameter which,
+                              tsr_tensor *x, tsr_tensor **out) TSR_NODISCARD;
+/* scaled [tokens,chosen] = weights · the scale of the pair's expert. They may be equal. */
+tsr_status tsr__moe_scale_weights(const tsr__moe *m, tsr__temps *temps, const tsr_tensor *ids,
+                                  const tsr_tensor *weights, tsr_tensor *scaled) TSR_NODISCARD;
+
 /* The ids and weights of a shared expert: views [tokens,1] of a zero, and `gates`, or views of a
  * one if that is NULL. */
 tsr_status tsr__moe_shared_pairs(const tsr__moe *m, tsr__temps *temps, int64_t tokens,

@@ -4,7 +4,10 @@
  * router's gradients then are the same on all ranks. */
 #include "parallel/layers/moe.h"
 
+#include <math.h>
+
 #include "tensor/dtype.h"
+#include "tessera/ops.h"
 
 typedef struct backward_pass {
     tsr__moe *m;
@@ -12,10 +15,12 @@ typedef struct backward_pass {
     const tsr_layer_saved *saved;
     tsr_dtype dtype; /* of x */
     int64_t tokens, chosen;
-    int64_t experts;     /* of which this rank has weights */
-    tsr_tensor *weights; /* [tokens,chosen] */
-    tsr_tensor *x2, *dy2;
-    tsr_tensor *dx2;                /* NULL: not needed */
+    int64_t experts;                /* of which this rank has weights */
+    tsr_tensor *weights;            /* [tokens,chosen] */
+    tsr_tensor *raw2;               /* the layer's input */
+    tsr_tensor *x2, *router_x2;     /* what experts and the router read: it, or its norms */
+    tsr_tensor *dy2, *dx2;          /* dx2: the gradient of x2; NULL: not needed */
+    tsr_tensor *draw2;              /* the gradient of raw2; NULL: not needed */
     tsr_tensor *dweights, *dshared; /* [tokens,chosen] and [tokens,1], parts of one tensor */
     tsr_tensor *all_dweights;
 } backward_pass;
@@ -293,19 +298,95 @@ static tsr_status shared_backward(backward_pass *p)
 
 /* The routers -------------------------------------------------------------------------------- */
 
-/* Adds the gradients of a router's parameters and its part of dx. dlogits is [tokens,n]. */
-static tsr_status router_backward(backward_pass *p, const tsr_tensor *dlogits,
-                                  tsr__moe_parameter weight, tsr__moe_parameter bias)
+/* Adds the gradient of the weight of an RMS norm of the layer's input, and sets *dx, if it is not
+ * NULL, to that of the input. dy is [tokens,input_size]. */
+static tsr_status norm_backward(backward_pass *p, tsr__moe_parameter which, const tsr_tensor *dy,
+                                tsr_tensor *dx)
 {
     tsr__moe *m = p->m;
-    if (!m->base.frozen) {
-        TSR__TRY(tsr__parameter_add_weight_grad(&m->base, m->index[weight], dlogits, p->x2));
-        if (bias != weight && m->index[bias] >= 0)
-            TSR__TRY(tsr__parameter_add_bias_grad(&m->base, m->index[bias], dlogits));
+    const int index = m->index[which];
+    tsr__layer_parameter *parameter = m->base.parameter[index];
+    const bool trains = !m->base.frozen;
+    if (trains)
+        TSR__TRY(tsr__parameter_need_grad(&m->base, index));
+    if (!trains && !dx)
+        return TSR_OK;
+    TSR__TRY(tsr_norm_grad(m->base.stream, dx, trains ? parameter->seen.grad : NULL, NULL, p->raw2,
+                           dy, parameter->seen.tensor, TSR_NORM_RMS, m->norm_epsilon,
+                           trains && !parameter->grad_empty));
+    parameter->grad_empty = parameter->grad_empty && !trains;
+    return TSR_OK;
+}
+
+/* Sets draw2 to the gradient of the layer's input through the experts and their norm. */
+static tsr_status input_norm_backward(backward_pass *p)
+{
+    if (p->m->index[TSR__MOE_NORM] < 0)
+        return TSR_OK;
+    return norm_backward(p, TSR__MOE_NORM, p->dx2, p->draw2);
+}
+
+/* Adds the gradients of the router's parameters, and its part of draw2. */
+static tsr_status router_backward(backward_pass *p, const tsr_tensor *dlogits)
+{
+    tsr__moe *m = p->m;
+    tsr_stream *stream = m->base.stream;
+    const bool has_norm = m->index[TSR__MOE_ROUTER_SCALE] >= 0;
+    const int64_t of_x[] = {p->tokens, m->input_size}, of_logits[] = {p->tokens, m->experts};
+    const tsr_tensor *weight = tsr__moe_tensor(m, TSR__MOE_ROUTER);
+    tsr_tensor *dproduct, *dnormalised, *dx;
+    if (!m->base.frozen && m->index[TSR__MOE_ROUTER_BIAS] >= 0)
+        TSR__TRY(tsr__parameter_add_bias_grad(&m->base, m->index[TSR__MOE_ROUTER_BIAS], dlogits));
+    if (!has_norm) {
+        if (!m->base.frozen)
+            TSR__TRY(tsr__parameter_add_weight_grad(&m->base, m->index[TSR__MOE_ROUTER], dlogits,
+                                                    p->router_x2));
+        return p->draw2 ? tsr_matmul(stream, p->draw2, dlogits, weight,
+                                     tsr_matmul_params(.accumulate = true))
+                        : TSR_OK;
     }
-    return p->dx2 ? tsr_matmul(m->base.stream, p->dx2, dlogits, tsr__moe_tensor(m, weight),
-                               tsr_matmul_params(.accumulate = true))
-                  : TSR_OK;
+    /* The product is multiplied by 1 / √width. */
+    TSR__TRY(tsr__temp_new(p->temps, TSR_F32, 2, of_logits, &dproduct));
+    TSR__TRY(tsr_scale(stream, dproduct, dlogits, 1 / sqrtf((float)m->input_size), 0));
+    if (!m->base.frozen)
+        TSR__TRY(tsr__parameter_add_weight_grad(&m->base, m->index[TSR__MOE_ROUTER], dproduct,
+                                                p->router_x2));
+    TSR__TRY(tsr__temp_new(p->temps, TSR_F32, 2, of_x, &dnormalised));
+    TSR__TRY(tsr_matmul(stream, dnormalised, dproduct, weight, NULL));
+    if (!p->draw2)
+        return norm_backward(p, TSR__MOE_ROUTER_SCALE, dnormalised, NULL);
+    TSR__TRY(tsr__temp_new(p->temps, TSR_F32, 2, of_x, &dx));
+    TSR__TRY(norm_backward(p, TSR__MOE_ROUTER_SCALE, dnormalised, dx));
+    return tsr_axpy(stream, p->draw2, 1, dx);
+}
+
+/* Adds the gradient of the experts' scales, and replaces the gradient of the scaled weights by that
+ * of the weights before. Every rank has the choices of all tokens, also of other ranks' experts. */
+static tsr_status scales_backward(backward_pass *p)
+{
+    tsr__moe *m = p->m;
+    const int index = m->index[TSR__MOE_EXPERT_SCALE];
+    const int64_t pairs = p->tokens * p->chosen, column[] = {p->tokens, p->chosen, 1},
+                  of_scales[] = {m->experts, 1, 1}, offsets_of[] = {m->experts + 1};
+    tsr_tensor *order, *offsets, *products, *scaled, *unscaled, *grad;
+    if (index < 0)
+        return TSR_OK;
+    if (!m->base.frozen) {
+        tsr__layer_parameter *parameter = m->base.parameter[index];
+        TSR__TRY(tsr__parameter_need_grad(&m->base, index));
+        TSR__TRY(tsr__temp_new(p->temps, TSR_I32, 1, &pairs, &order));
+        TSR__TRY(tsr__temp_new(p->temps, TSR_I32, 1, offsets_of, &offsets));
+        TSR__TRY(tsr_route_sort(m->base.stream, order, offsets, kept(p, TSR__SAVED_IDS)));
+        TSR__TRY(tsr__temp_new(p->temps, TSR_F32, 2, column, &products));
+        TSR__TRY(tsr_copy(m->base.stream, products, p->dweights)); /* contiguous */
+        TSR__TRY(tsr__temp_reshape(p->temps, products, 3, column, &scaled));
+        TSR__TRY(tsr__temp_reshape(p->temps, kept(p, TSR__SAVED_UNSCALED), 3, column, &unscaled));
+        TSR__TRY(tsr__temp_reshape(p->temps, parameter->seen.grad, 3, of_scales, &grad));
+        TSR__TRY(tsr_matmul_grouped_grad(m->base.stream, grad, scaled, unscaled, order, offsets,
+                                         p->chosen, !parameter->grad_empty));
+        parameter->grad_empty = false;
+    }
+    return tsr__moe_scale_weights(m, p->temps, kept(p, TSR__SAVED_IDS), p->dweights, p->dweights);
 }
 
 /* The bias for the choice has no gradient, and is stepped with 0. */
@@ -320,22 +401,37 @@ static tsr_status clear_choice_grad(tsr__moe *m)
     return TSR_OK;
 }
 
-static tsr_status routers_backward(backward_pass *p)
+/* The gate of the shared expert reads what experts read. */
+static tsr_status shared_router_backward(backward_pass *p)
 {
     tsr__moe *m = p->m;
     tsr_stream *stream = m->base.stream;
-    tsr_tensor *dlogits, *dgates;
-    TSR__TRY(tsr__temp_new(p->temps, TSR_F32, 2, (int64_t[]){p->tokens, m->experts}, &dlogits));
-    TSR__TRY(tsr_route_grad(stream, dlogits, kept(p, TSR__SAVED_LOGITS), kept(p, TSR__SAVED_IDS),
-                            p->dweights, m->balance, &m->route));
-    TSR__TRY(router_backward(p, dlogits, TSR__MOE_ROUTER, TSR__MOE_ROUTER_BIAS));
-    TSR__TRY(clear_choice_grad(m));
     const tsr_tensor *logits = kept(p, TSR__SAVED_SHARED_LOGITS);
+    tsr_tensor *dgates;
     if (!logits)
         return TSR_OK;
     TSR__TRY(tsr__temp_new(p->temps, TSR_F32, 2, (int64_t[]){p->tokens, 1}, &dgates));
     TSR__TRY(tsr_unary_grad(stream, dgates, logits, p->dshared, TSR_UNARY_SIGMOID));
-    return router_backward(p, dgates, TSR__MOE_SHARED_ROUTER, TSR__MOE_SHARED_ROUTER);
+    if (!m->base.frozen)
+        TSR__TRY(tsr__parameter_add_weight_grad(&m->base, m->index[TSR__MOE_SHARED_ROUTER], dgates,
+                                                p->x2));
+    return p->dx2 ? tsr_matmul(stream, p->dx2, dgates, tsr__moe_tensor(m, TSR__MOE_SHARED_ROUTER),
+                               tsr_matmul_params(.accumulate = true))
+                  : TSR_OK;
+}
+
+static tsr_status routers_backward(backward_pass *p)
+{
+    tsr__moe *m = p->m;
+    tsr_tensor *dlogits;
+    TSR__TRY(shared_router_backward(p));
+    TSR__TRY(input_norm_backward(p));
+    TSR__TRY(scales_backward(p));
+    TSR__TRY(tsr__temp_new(p->temps, TSR_F32, 2, (int64_t[]){p->tokens, m->experts}, &dlogits));
+    TSR__TRY(tsr_route_grad(m->base.stream, dlogits, kept(p, TSR__SAVED_LOGITS),
+                            kept(p, TSR__SAVED_IDS), p->dweights, m->balance, &m->route));
+    TSR__TRY(router_backward(p, dlogits));
+    return clear_choice_grad(m);
 }
 
 /* The pass ----------------------------------------------------------------------------------- */
@@ -346,9 +442,12 @@ static tsr_status run_backward(backward_pass *p, const tsr_layer_saved *saved, c
     const tsr__moe *m = p->m;
     const tsr_layout *layout = tsr_tensor_layout(saved->x);
     tsr_tensor *result = NULL, *final = NULL;
-    TSR__TRY(tsr__temp_flatten(p->temps, saved->x, &p->x2));
+    const bool trains_norm = m->index[TSR__MOE_NORM] >= 0 && !m->base.frozen;
+    TSR__TRY(tsr__temp_flatten(p->temps, saved->x, &p->raw2));
+    TSR__TRY(tsr__moe_normalise(m, p->temps, TSR__MOE_NORM, p->raw2, &p->x2));
+    TSR__TRY(tsr__moe_normalise(m, p->temps, TSR__MOE_ROUTER_SCALE, p->raw2, &p->router_x2));
     TSR__TRY(tsr__temp_flatten(p->temps, dy, &p->dy2));
-    p->tokens = tsr_tensor_layout(p->x2)->shape[0];
+    p->tokens = tsr_tensor_layout(p->raw2)->shape[0];
     p->chosen = m->chosen;
     p->experts = tsr__moe_experts_here(m);
     p->weights = kept(p, TSR__SAVED_WEIGHTS);
@@ -361,10 +460,13 @@ static tsr_status run_backward(backward_pass *p, const tsr_layer_saved *saved, c
     if (dx) {
         TSR__TRY(tsr__temp_new(p->temps, p->dtype, layout->ndim, layout->shape, &result));
         TSR__TRY(tsr__temp_reshape(p->temps, result, 2, flat, &final));
-        p->dx2 = final;
+        p->draw2 = final;
         if (m->reduce_f32 && m->base.size > 1 && p->dtype != TSR_F32)
-            TSR__TRY(tsr__temp_new(p->temps, TSR_F32, 2, flat, &p->dx2));
+            TSR__TRY(tsr__temp_new(p->temps, TSR_F32, 2, flat, &p->draw2));
+        p->dx2 = p->draw2;
     }
+    if (m->index[TSR__MOE_NORM] >= 0 && (dx || trains_norm))
+        TSR__TRY(tsr__temp_new(p->temps, m->reduce_f32 ? TSR_F32 : p->dtype, 2, flat, &p->dx2));
     TSR__TRY(saved->exchanged ? divided_backward(p) : experts_backward(p));
     TSR__TRY(shared_backward(p));
     TSR__TRY(tsr__moe_reduce(m, p->all_dweights, (tsr_dtype)0));
@@ -373,8 +475,8 @@ static tsr_status run_backward(backward_pass *p, const tsr_layer_saved *saved, c
     TSR__TRY(routers_backward(p));
     if (!dx)
         return TSR_OK;
-    if (p->dx2 != final)
-        TSR__TRY(tsr_copy(m->base.stream, final, p->dx2));
+    if (p->draw2 != final)
+        TSR__TRY(tsr_copy(m->base.stream, final, p->draw2));
     *dx = tsr__temp_take(p->temps, result);
     return TSR_OK;
 }

@@ -21,6 +21,7 @@ typedef struct forward_pass {
     tsr_tensor *router_x2;                     /* the same, what the router reads */
     tsr_tensor *logits, *ids, *weights, *here; /* `here`: ids of this rank's experts */
     tsr_tensor *order, *offsets;               /* NULL: not sorted */
+    tsr_tensor *unscaled; /* with a backward pass: weights before their scale, or NULL */
 } forward_pass;
 
 tsr_status tsr__moe_reduce(const tsr__moe *m, tsr_tensor *tensor, tsr_dtype wire)
@@ -35,24 +36,19 @@ tsr_status tsr__moe_reduce(const tsr__moe *m, tsr_tensor *tensor, tsr_dtype wire
 
 static const char *inference_only(const tsr__moe *m)
 {
-    return m->index[TSR__MOE_NORM] >= 0           ? "input_norm"
-           : m->index[TSR__MOE_ROUTER_SCALE] >= 0 ? "router_norm"
-           : m->index[TSR__MOE_EXPERT_SCALE] >= 0 ? "expert_scale"
-           : m->in_teams                          ? "teams"
-                                                  : NULL;
+    return m->in_teams ? "teams" : NULL;
 }
 
-/* *out = the RMS norm of x with this weight, or x itself if the layer does not have it. */
-static tsr_status normalise(forward_pass *p, tsr__moe_parameter which, tsr_tensor *x,
-                            tsr_tensor **out)
+tsr_status tsr__moe_normalise(const tsr__moe *m, tsr__temps *temps, tsr__moe_parameter which,
+                              tsr_tensor *x, tsr_tensor **out)
 {
-    const tsr_tensor *weight = tsr__moe_tensor(p->m, which);
+    const tsr_tensor *weight = tsr__moe_tensor(m, which);
     const tsr_layout *l = tsr_tensor_layout(x);
     tsr_tensor *normalised = x;
     if (weight) {
-        TSR__TRY(tsr__temp_new(p->temps, l->dtype, l->ndim, l->shape, &normalised));
-        TSR__TRY(tsr_norm(p->m->base.stream, normalised, x, weight, NULL, TSR_NORM_RMS,
-                          p->m->norm_epsilon));
+        TSR__TRY(tsr__temp_new(temps, l->dtype, l->ndim, l->shape, &normalised));
+        TSR__TRY(
+            tsr_norm(m->base.stream, normalised, x, weight, NULL, TSR_NORM_RMS, m->norm_epsilon));
     }
     *out = normalised;
     return TSR_OK;
@@ -66,24 +62,37 @@ static tsr_status make_inputs(forward_pass *p)
         return tsr__fail(TSR_ERR_UNSUPPORTED, "%s: with %s, there is no backward pass", m->base.who,
                          what);
     tsr_tensor *x2 = p->x2;
-    TSR__TRY(normalise(p, TSR__MOE_ROUTER_SCALE, x2, &p->router_x2));
-    return normalise(p, TSR__MOE_NORM, x2, &p->x2);
+    TSR__TRY(tsr__moe_normalise(m, p->temps, TSR__MOE_ROUTER_SCALE, x2, &p->router_x2));
+    return tsr__moe_normalise(m, p->temps, TSR__MOE_NORM, x2, &p->x2);
 }
 
 /* Choice ------------------------------------------------------------------------------------- */
 
-/* Multiplies the weights of the pairs by the factors of their experts. */
+tsr_status tsr__moe_scale_weights(const tsr__moe *m, tsr__temps *temps, const tsr_tensor *ids,
+                                  const tsr_tensor *weights, tsr_tensor *scaled)
+{
+    const int64_t *shape = tsr_tensor_layout(ids)->shape, pairs = shape[0] * shape[1];
+    tsr_tensor *flat, *factors;
+    TSR__TRY(tsr__temp_reshape(temps, ids, 1, &pairs, &flat));
+    TSR__TRY(tsr__temp_new(temps, TSR_F32, 1, &pairs, &factors));
+    TSR__TRY(tsr_index_select(m->base.stream, factors, tsr__moe_tensor(m, TSR__MOE_EXPERT_SCALE), 0,
+                              flat));
+    TSR__TRY(tsr__temp_reshape(temps, factors, 2, shape, &factors));
+    return tsr_binary(m->base.stream, scaled, weights, factors, TSR_BINARY_MUL);
+}
+
+/* Multiplies the weights of the pairs by the factors of their experts, if there are any. */
 static tsr_status scale_weights(forward_pass *p)
 {
-    tsr_tensor *scales = tsr__moe_tensor(p->m, TSR__MOE_EXPERT_SCALE), *factors, *ids;
-    const int64_t pairs = p->tokens * p->chosen;
-    if (!scales)
+    tsr_tensor *unscaled = p->weights;
+    if (p->m->index[TSR__MOE_EXPERT_SCALE] < 0)
         return TSR_OK;
-    TSR__TRY(tsr__temp_reshape(p->temps, p->ids, 1, &pairs, &ids));
-    TSR__TRY(tsr__temp_new(p->temps, TSR_F32, 1, &pairs, &factors));
-    TSR__TRY(tsr_index_select(p->m->base.stream, factors, scales, 0, ids));
-    TSR__TRY(tsr__temp_reshape(p->temps, factors, 2, (int64_t[]){p->tokens, p->chosen}, &factors));
-    return tsr_binary(p->m->base.stream, p->weights, p->weights, factors, TSR_BINARY_MUL);
+    if (p->saved) {
+        const int64_t shape[] = {p->tokens, p->chosen};
+        p->unscaled = unscaled;
+        TSR__TRY(tsr__temp_new(p->temps, TSR_F32, 2, shape, &p->weights));
+    }
+    return tsr__moe_scale_weights(p->m, p->temps, p->ids, unscaled, p->weights);
 }
 
 static tsr_status choose(forward_pass *p)
@@ -301,9 +310,10 @@ static tsr_status add_shared_expert(forward_pass *p, tsr_tensor *y2)
 static tsr_status save(const forward_pass *p)
 {
     const tsr_tensor *const kept[] = {
-        [TSR__SAVED_LOGITS] = p->logits,   [TSR__SAVED_IDS] = p->ids,
-        [TSR__SAVED_WEIGHTS] = p->weights, [TSR__SAVED_HERE] = p->here,
-        [TSR__SAVED_ORDER] = p->order,     [TSR__SAVED_OFFSETS] = p->offsets,
+        [TSR__SAVED_LOGITS] = p->logits,     [TSR__SAVED_IDS] = p->ids,
+        [TSR__SAVED_WEIGHTS] = p->weights,   [TSR__SAVED_HERE] = p->here,
+        [TSR__SAVED_ORDER] = p->order,       [TSR__SAVED_OFFSETS] = p->offsets,
+        [TSR__SAVED_UNSCALED] = p->unscaled,
     };
     for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
         if (kept[i])

@@ -104,11 +104,10 @@ static tsr_status check_input(const tsr__attention *a, const tsr_tensor *x)
 /* Refuses passes that layers with these properties do not have. */
 static tsr_status check_pass(const tsr__attention *a, const tsr_layer_saved *saved)
 {
-    const char *what = a->shared_keys      ? "shared_keys"
-                       : !saved            ? NULL
-                       : a->keys_as_values ? "keys_as_values"
-                       : a->value_norm     ? "value_norm"
-                                           : NULL;
+    /* Without norms of keys, the rotation replaces the keys that are the values. */
+    const char *what = a->shared_keys                              ? "shared_keys"
+                       : saved && a->keys_as_values && !a->qk_norm ? "keys_as_values and no qk_norm"
+                                                                   : NULL;
     return what ? tsr__fail(TSR_ERR_UNSUPPORTED, "%s: with %s, there is no %s", a->base.who, what,
                             saved ? "backward pass" : "forward pass without a cache")
                 : TSR_OK;
@@ -275,6 +274,18 @@ static tsr_status gate_grad(const tsr__attention *a, tsr__temps *temps,
     return apply_gate(a, temps, in->gate, dheads, *dattended);
 }
 
+/* Gets the memory for the gradient of the values: that of dqkv, or, if values are keys, new
+ * memory. */
+static tsr_status values_grad(const tsr__attention *a, tsr__temps *temps, const tsr__qkv_heads *d,
+                              tsr_tensor **out)
+{
+    *out = d->v;
+    if (!a->keys_as_values)
+        return TSR_OK;
+    const tsr_layout *layout = tsr_tensor_layout(d->k);
+    return tsr__temp_new(temps, layout->dtype, layout->ndim, layout->shape, out);
+}
+
 /* Computes the gradient of attention: *dqkv, with the shape of qkv, [.., tokens, features]. */
 static tsr_status attend_heads_grad(tsr__attention *a, tsr__temps *temps,
                                     const tsr_layer_saved *saved, const tsr_tensor *dheads,
@@ -284,30 +295,36 @@ static tsr_status attend_heads_grad(tsr__attention *a, tsr__temps *temps,
     tsr_tensor *dy, *y, *dattended, *positions, *sink_grads = NULL;
     const tsr_tensor *attended =
         a->output_gate ? saved->heads : saved->child[TSR__ATTENTION_OUTPUT]->x;
-    tsr__qkv_heads in = {0}, d = {0};
+    tsr__qkv_heads in = {0}, d = {0}, raw = {0};
+    tsr_tensor *dv = NULL;
     const bool trains_sinks = a->sinks && !a->base.frozen;
     TSR__TRY(tsr__temp_new(temps, layout->dtype, layout->ndim, layout->shape, dqkv));
     tsr_attention_params params = params_of(a, saved->starts);
     if (trains_sinks)
         TSR__TRY(new_sink_grads(a, temps, &sink_grads, &params.dsinks));
     if (a->heads.count > 0) {
-        TSR__TRY(tsr__qkv_split(a, temps, saved->hidden, &in));
+        TSR__TRY(tsr__qkv_split(a, temps, saved->hidden, &raw));
+        in = raw;
+        TSR__TRY(tsr__attention_values(a, temps, true, &in));
+        const tsr__qkv_heads with_values = in;
         if (saved->normalised) {
-            const tsr__qkv_heads raw = in;
             TSR__TRY(tsr__qkv_split(a, temps, saved->normalised, &in));
-            in.v = raw.v;
+            in.v = with_values.v;
             in.gate = raw.gate;
         }
         TSR__TRY(tsr__qkv_split(a, temps, *dqkv, &d));
+        TSR__TRY(values_grad(a, temps, &d, &dv));
         if (a->output_gate) {
             TSR__TRY(gate_grad(a, temps, saved, dheads, &in, &d, &dattended));
             dheads = dattended;
         }
         TSR__TRY(tsr__by_heads(a, temps, dheads, &dy));
         TSR__TRY(tsr__by_heads(a, temps, attended, &y));
-        TSR__TRY(saved->context ? tsr__context_attend_grad(a, saved->context, &params, &in, &d, dy,
-                                                           y, saved->lse)
-                                : tsr_attention_grad(a->base.stream, d.q, d.k, d.v, dy, y,
+        tsr__qkv_heads into = d;
+        into.v = dv;
+        TSR__TRY(saved->context ? tsr__context_attend_grad(a, saved->context, &params, &in, &into,
+                                                           dy, y, saved->lse)
+                                : tsr_attention_grad(a->base.stream, into.q, into.k, into.v, dy, y,
                                                      saved->lse, in.q, in.k, in.v, &params));
         if (a->rope) {
             positions = saved->positions         ? saved->positions
@@ -321,7 +338,9 @@ static tsr_status attend_heads_grad(tsr__attention *a, tsr__temps *temps,
     }
     if (trains_sinks)
         TSR__TRY(tsr__parameter_add_bias_grad(&a->base, sinks_index(a), sink_grads));
-    return a->qk_norm ? tsr__attention_norm_grads(a, temps, saved, *dqkv) : TSR_OK;
+    if (a->qk_norm)
+        TSR__TRY(tsr__attention_norm_grads(a, temps, saved, *dqkv));
+    return a->heads.count > 0 ? tsr__attention_value_grads(a, &raw, dv, &d) : TSR_OK;
 }
 
 static tsr_status attention_backward(tsr_layer *layer, const tsr_layer_saved *saved,

@@ -94,6 +94,15 @@ tsr_status tsr__attention_normalise(tsr__attention *attention, tsr__temps *temps
                                     const tsr_tensor *qkv, bool keep_raw, tsr__qkv_heads *out,
                                     tsr_tensor **normalised,
                                     tsr_tensor **inverse_rms) TSR_NODISCARD;
+/* Sets heads->v to values that are keys, or normalises values, before keys are normalised. If
+ * `keep_raw` is true, to new memory. */
+tsr_status tsr__attention_values(const tsr__attention *attention, tsr__temps *temps, bool keep_raw,
+                                 tsr__qkv_heads *heads) TSR_NODISCARD;
+/* Backward pass of tsr__attention_values, after that of the norms: replaces dv, the gradient of the
+ * values, by that of the values before their norm, and adds it to d->k if values are keys. `raw`
+ * are the heads before normalisation. */
+tsr_status tsr__attention_value_grads(const tsr__attention *attention, const tsr__qkv_heads *raw,
+                                      tsr_tensor *dv, const tsr__qkv_heads *d) TSR_NODISCARD;
 /* Backward pass of the norms of queries and keys. In dqkv, replaces the gradients of the normalised
  * queries and keys by those of the queries and keys before normalisation. Adds the gradients of the
  * norms' weights. */

@@ -306,19 +306,33 @@ static tsr_status whole_grads(tsr__attention *a, tsr__temps *temps, const tsr_la
 
 /* Values ------------------------------------------------------------------------------------- */
 
-/* Sets heads->v to values that are keys, or normalises values, before keys are normalised. */
-static tsr_status make_values(const tsr__attention *a, tsr__temps *temps, tsr__qkv_heads *heads)
+tsr_status tsr__attention_values(const tsr__attention *a, tsr__temps *temps, bool keep_raw,
+                                 tsr__qkv_heads *heads)
 {
     tsr_stream *stream = a->base.stream;
     const tsr_tensor *from = a->keys_as_values ? heads->k : heads->v;
     if (a->shared_keys || a->heads.kv_count == 0 || !(a->keys_as_values || a->value_norm))
         return TSR_OK;
     const tsr_layout *layout = tsr_tensor_layout(from);
-    if (a->keys_as_values)
+    if (a->keys_as_values || keep_raw)
         TSR__TRY(tsr__temp_new(temps, layout->dtype, layout->ndim, layout->shape, &heads->v));
     return a->value_norm
                ? tsr_norm(stream, heads->v, from, NULL, NULL, TSR_NORM_RMS, a->norm_epsilon)
                : tsr_copy(stream, heads->v, from);
+}
+
+tsr_status tsr__attention_value_grads(const tsr__attention *a, const tsr__qkv_heads *raw,
+                                      tsr_tensor *dv, const tsr__qkv_heads *d)
+{
+    tsr_stream *stream = a->base.stream;
+    if (a->heads.kv_count == 0 || !(a->keys_as_values || a->value_norm))
+        return TSR_OK;
+    if (a->value_norm)
+        TSR__TRY(tsr_norm_grad(stream, dv, NULL, NULL, a->keys_as_values ? raw->k : raw->v, dv,
+                               NULL, TSR_NORM_RMS, a->norm_epsilon, false));
+    if (!a->keys_as_values)
+        return TSR_OK;
+    return tsr_binary(stream, d->k, d->k, dv, TSR_BINARY_ADD);
 }
 
 /* All ---------------------------------------------------------------------------------------- */
@@ -329,7 +343,7 @@ tsr_status tsr__attention_normalise(tsr__attention *a, tsr__temps *temps, const 
 {
     *normalised = *inverse_rms = NULL;
     TSR__TRY(tsr__qkv_split(a, temps, qkv, out));
-    TSR__TRY(make_values(a, temps, out));
+    TSR__TRY(tsr__attention_values(a, temps, keep_raw, out));
     if (a->qk_norm == TSR_QK_NORM_NONE)
         return TSR_OK;
     tsr__qkv_heads to = *out;

@@ -15,6 +15,7 @@
 #include "parallel/layers/norm_layer.h"
 #include "parallel/layers/self_attention.h"
 #include "parallel/layers/short_conv.h"
+#include "tessera/ops.h"
 #include "tessera/transformer.h"
 
 /* A residual branch: the indices of its children. Those that it does not have are -1. */
@@ -123,13 +124,15 @@ static tsr_status replace_by(tsr_layer *layer, tsr_layer_saved **saved, tsr_tens
 /* Replaces *out, the layer's output for x, by the sum of its norm and that of the experts' output
  * for x. */
 static tsr_status add_beside(block *b, const residual_branch *of, const tsr_tensor *x,
-                             tsr_tensor **out)
+                             tsr_layer_saved *saved, tsr_tensor **out)
 {
     tsr_layer **child = b->base.child;
+    tsr_layer_saved **kept = saved ? saved->child : NULL;
     tsr_tensor *experts = NULL;
-    TSR__TRY(replace_by(child[of->layer_norm], NULL, out));
-    TSR__TRY(tsr_layer_forward(child[of->experts], x, NULL, &experts));
-    tsr_status status = replace_by(child[of->experts_norm], NULL, &experts);
+    TSR__TRY(replace_by(child[of->layer_norm], kept ? &kept[of->layer_norm] : NULL, out));
+    TSR__TRY(tsr_layer_forward(child[of->experts], x, kept ? &kept[of->experts] : NULL, &experts));
+    tsr_status status =
+        replace_by(child[of->experts_norm], kept ? &kept[of->experts_norm] : NULL, &experts);
     if (status == TSR_OK)
         status = tsr_binary(b->base.stream, *out, *out, experts, TSR_BINARY_ADD);
     tsr_tensor_destroy(&experts);
@@ -143,7 +146,7 @@ static tsr_status finish_branch(block *b, const residual_branch *of, const tsr__
     tsr_stream *stream = b->base.stream;
     const int post = of->post_norm;
     if (of->experts >= 0)
-        TSR__TRY(add_beside(b, of, x, out));
+        TSR__TRY(add_beside(b, of, x, saved, out));
     if (post >= 0)
         TSR__TRY(replace_by(b->base.child[post], saved ? &saved->child[post] : NULL, out));
     if (dropout->p > 0)
@@ -203,27 +206,41 @@ static tsr_status add_input(block *b, const tsr_tensor *y)
     return status;
 }
 
+/* Multiplies *y by the block's scale: in place, or, if the backward pass needs it, to new memory.
+ */
+static tsr_status scale_output(block *b, tsr_layer_saved *saved, tsr_tensor **y)
+{
+    tsr_tensor *scaled = *y;
+    const tsr_layout *l = tsr_tensor_layout(*y);
+    if (saved)
+        TSR__TRY(tsr_tensor_create(tsr_stream_device(b->base.stream), l->dtype, l->ndim, l->shape,
+                                   &scaled));
+    const tsr_status status =
+        tsr_binary(b->base.stream, scaled, *y, b->base.parameter[0]->seen.tensor, TSR_BINARY_MUL);
+    if (status == TSR_OK && saved)
+        saved->hidden = *y;
+    else if (saved)
+        tsr_tensor_destroy(&scaled);
+    if (status == TSR_OK)
+        *y = scaled;
+    return status;
+}
+
 /* What follows the two branches. */
-static tsr_status end_forward(block *b, tsr_tensor *y)
+static tsr_status end_forward(block *b, tsr_layer_saved *saved, tsr_tensor **y)
 {
     if (b->gate >= 0)
-        TSR__TRY(add_input(b, y));
-    return b->output_scale
-               ? tsr_binary(b->base.stream, y, y, b->base.parameter[0]->seen.tensor, TSR_BINARY_MUL)
-               : TSR_OK;
+        TSR__TRY(add_input(b, *y));
+    return b->output_scale ? scale_output(b, saved, y) : TSR_OK;
 }
 
 /* Refuses passes for a backward pass that blocks with these properties do not have. */
 static tsr_status check_saved(const block *b, const tsr_layer_saved *saved)
 {
-    const char *what = !saved                ? NULL
-                       : b->mlp.experts >= 0 ? "experts beside an MLP"
-                       : b->gate >= 0        ? "layer_input"
-                       : b->output_scale     ? "output_scale"
-                                             : NULL;
-    return what ? tsr__fail(TSR_ERR_UNSUPPORTED, "%s: with %s, there is no backward pass",
-                            b->base.who, what)
-                : TSR_OK;
+    return saved && b->gate >= 0
+               ? tsr__fail(TSR_ERR_UNSUPPORTED, "%s: with layer_input, there is no backward pass",
+                           b->base.who)
+               : TSR_OK;
 }
 
 static tsr_status branches_forward(block *b, const tsr__dropout *dropout, const tsr__cached *cached,
@@ -234,7 +251,7 @@ static tsr_status branches_forward(block *b, const tsr__dropout *dropout, const 
     tsr_status status = branch_forward(b, &b->mlp, dropout, cached, between, saved, &out);
     tsr_tensor_destroy(&between);
     if (status == TSR_OK)
-        status = end_forward(b, out);
+        status = end_forward(b, saved, &out);
     if (status == TSR_OK)
         *y = out;
     else
@@ -303,16 +320,38 @@ static tsr_status begin_backward(block *b, const residual_branch *of, tsr__temps
     return TSR_OK;
 }
 
+/* The backward pass of the sum of the layer's norm and the experts' norm: *dlayer is the gradient
+ * of the layer's output, and *dx that of the branch's input through the experts. `dx` may be NULL.
+ */
+static tsr_status beside_backward(block *b, const residual_branch *of, const tsr_layer_saved *saved,
+                                  const tsr_tensor *dy, tsr_tensor **dx, tsr_tensor **dlayer)
+{
+    tsr_layer **child = b->base.child;
+    tsr_tensor *dexperts = NULL;
+    TSR__TRY(
+        tsr_layer_backward(child[of->experts_norm], saved->child[of->experts_norm], dy, &dexperts));
+    tsr_status status =
+        tsr_layer_backward(child[of->experts], saved->child[of->experts], dexperts, dx);
+    tsr_tensor_destroy(&dexperts);
+    return status == TSR_OK
+               ? tsr_layer_backward(child[of->layer_norm], saved->child[of->layer_norm], dy, dlayer)
+               : status;
+}
+
 /* *dx = dy + the gradient of x through the branch's layer and norms. `dx` may be NULL. */
 static tsr_status branch_backward(block *b, const residual_branch *of, const tsr_layer_saved *saved,
                                   const tsr_tensor *dy, tsr_tensor **dx)
 {
     tsr__temps temps = {.stream = b->base.stream};
     const int norm = of->norm, layer = of->layer;
-    tsr_tensor *made = NULL, *dinput = NULL, *out = NULL;
+    tsr_tensor *made = NULL, *dinput = NULL, *out = NULL, *dmlp = NULL, *dbeside = NULL;
     const tsr_tensor *dlayer = NULL;
     const bool trains_norm = norm >= 0 && !b->base.child[norm]->frozen;
     tsr_status status = begin_backward(b, of, &temps, saved, dy, &made, &dlayer);
+    if (status == TSR_OK && of->experts >= 0) {
+        status = beside_backward(b, of, saved, dlayer, dx ? &dbeside : NULL, &dmlp);
+        dlayer = dmlp;
+    }
     if (status == TSR_OK)
         status = tsr_layer_backward(b->base.child[layer], saved->child[layer], dlayer,
                                     trains_norm || dx ? &dinput : NULL);
@@ -325,23 +364,57 @@ static tsr_status branch_backward(block *b, const residual_branch *of, const tsr
         out = dinput;
         dinput = NULL;
     }
+    if (status == TSR_OK && dbeside)
+        status = tsr_binary(b->base.stream, out, out, dbeside, TSR_BINARY_ADD);
     if (status == TSR_OK && dx)
         *dx = out;
     else
         tsr_tensor_destroy(&out);
     tsr_tensor_destroy(&dinput);
+    tsr_tensor_destroy(&dmlp);
+    tsr_tensor_destroy(&dbeside);
     tsr_tensor_destroy(&made);
     tsr__temps_finish(&temps);
     return status;
 }
 
+/* Adds the gradient of the block's scale, and sets *out to that of the output before the scale. */
+static tsr_status scale_backward(block *b, tsr__temps *temps, const tsr_layer_saved *saved,
+                                 const tsr_tensor *dy, tsr_tensor **out)
+{
+    tsr_layer *layer = &b->base;
+    tsr__layer_parameter *scale = layer->parameter[0];
+    const tsr_layout *l = tsr_tensor_layout(dy);
+    tsr_tensor *products, *rows, *sums, *column;
+    if (!layer->frozen) {
+        TSR__TRY(tsr__parameter_need_grad(layer, 0));
+        TSR__TRY(tsr__temp_new(temps, TSR_F32, l->ndim, l->shape, &products));
+        TSR__TRY(tsr_binary(layer->stream, products, dy, saved->hidden, TSR_BINARY_MUL));
+        TSR__TRY(tsr__temp_flatten(temps, products, &rows));
+        const int64_t count = tsr_tensor_layout(rows)->shape[0], of_column[] = {count, 1};
+        TSR__TRY(tsr__temp_new(temps, TSR_F32, 1, &count, &sums));
+        TSR__TRY(tsr_reduce(layer->stream, sums, rows, 1, TSR_REDUCE_SUM, false));
+        TSR__TRY(tsr__temp_reshape(temps, sums, 2, of_column, &column));
+        TSR__TRY(tsr_reduce(layer->stream, scale->seen.grad, column, 0, TSR_REDUCE_SUM,
+                            !scale->grad_empty));
+        scale->grad_empty = false;
+    }
+    TSR__TRY(tsr__temp_new(temps, l->dtype, l->ndim, l->shape, out));
+    return tsr_binary(layer->stream, *out, dy, scale->seen.tensor, TSR_BINARY_MUL);
+}
+
 static tsr_status branches_backward(block *b, const tsr_layer_saved *saved, const tsr_tensor *dy,
                                     tsr_tensor **dx)
 {
-    tsr_tensor *between = NULL;
-    TSR__TRY(branch_backward(b, &b->mlp, saved, dy, &between));
-    tsr_status status = branch_backward(b, &b->attention, saved, between, dx);
+    tsr__temps temps = {.stream = b->base.stream};
+    tsr_tensor *between = NULL, *unscaled = NULL;
+    tsr_status status = b->output_scale ? scale_backward(b, &temps, saved, dy, &unscaled) : TSR_OK;
+    if (status == TSR_OK)
+        status = branch_backward(b, &b->mlp, saved, unscaled ? unscaled : dy, &between);
+    if (status == TSR_OK)
+        status = branch_backward(b, &b->attention, saved, between, dx);
     tsr_tensor_destroy(&between);
+    tsr__temps_finish(&temps);
     return status;
 }
 
