@@ -7,7 +7,13 @@
  * computes its part of y = x · wᵀ. The columns are divided evenly, and then by the rates that a
  * calibration has measured. A product is complete when the last rank has its part. The output is
  * the number of products per second, also in per cent of the summed rate. The summed rate is the
- * sum of the rates of all ranks if each computes complete products and none waits for another. */
+ * sum of the rates of all ranks if each computes complete products and none waits for another.
+ *
+ *     LP_NUM_THREADS=1 tessera launch -n 2 -- bench-unequal --slow 1 --factor 3 --experts 32
+ *
+ * With --experts, a product is that of a mixture of experts, of which each token uses 8: a rank has
+ * whole experts and computes those that tokens choose (unequal_experts.c). The sum of all ranks'
+ * parts is first compared with the product of one rank. */
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -16,23 +22,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "tessera/tessera.h"
-
-typedef struct options {
-    int slow;
-    const char *factor;
-    int64_t rows, inner, columns;
-    int repeats;
-} options;
-
-typedef struct job {
-    options given;
-    tsr_comm *comm;
-    tsr_device *device;
-    tsr_stream *stream;
-    tsr_group *group;
-    int rank, size;
-} job;
+#include "bench/cases/unequal.h"
 
 static double now(void)
 {
@@ -41,30 +31,16 @@ static double now(void)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-/* Measures the seconds until this rank has its part (*alone), and until all ranks have theirs
- * (*together). The fastest repetition counts, because other work on the machine can only increase
- * the time. */
-static tsr_status time_part(job *j, int64_t columns, double *alone, double *together)
+tsr_status unequal_time(unequal_job *j, tsr_status (*run)(unequal_job *j, void *user), void *user,
+                        double *alone, double *together)
 {
-    tsr_tensor *x = NULL, *w = NULL, *y = NULL;
     double mine = INFINITY, all = INFINITY;
     tsr_status status = TSR_OK;
-    if (status == TSR_OK)
-        status = tsr_tensor_create(j->device, TSR_F32, 2,
-                                   (int64_t[]){j->given.rows, j->given.inner}, &x);
-    if (status == TSR_OK)
-        status = tsr_tensor_create(j->device, TSR_F32, 2, (int64_t[]){columns, j->given.inner}, &w);
-    if (status == TSR_OK)
-        status = tsr_tensor_create(j->device, TSR_F32, 2, (int64_t[]){j->given.rows, columns}, &y);
-    if (status == TSR_OK)
-        status = tsr_random_normal(j->stream, x, 0, 1, tsr_random_params(.seed = 1));
-    if (status == TSR_OK)
-        status = tsr_random_normal(j->stream, w, 0, 1, tsr_random_params(.seed = 2));
     for (int i = -2; i < j->given.repeats && status == TSR_OK; i++) { /* two repetitions warm up */
         status = tsr_comm_barrier(j->comm, NULL);
         const double start = now();
-        if (status == TSR_OK && columns > 0)
-            status = tsr_matmul(j->stream, y, x, w, tsr_matmul_params(.transpose_b = true));
+        if (status == TSR_OK)
+            status = run(j, user);
         if (status == TSR_OK)
             status = tsr_stream_wait(j->stream);
         mine = i < 0 ? mine : fmin(mine, now() - start);
@@ -74,13 +50,62 @@ static tsr_status time_part(job *j, int64_t columns, double *alone, double *toge
     }
     *alone = mine;
     *together = all;
-    tsr_tensor_destroy(&y);
-    tsr_tensor_destroy(&w);
-    tsr_tensor_destroy(&x);
     return status;
 }
 
-static tsr_status measure_unequal_ranks(job *j, const char *name,
+/* x, w and y of a product of some columns. */
+typedef struct product {
+    tsr_tensor *x, *w, *y;
+    int64_t columns;
+} product;
+
+static tsr_status multiply(unequal_job *j, void *user)
+{
+    const product *p = user;
+    return p->columns > 0
+               ? tsr_matmul(j->stream, p->y, p->x, p->w, tsr_matmul_params(.transpose_b = true))
+               : TSR_OK;
+}
+
+/* Times this rank's part of the columns. */
+static tsr_status time_columns(unequal_job *j, const tsr_shard_range *part, double *alone,
+                               double *together)
+{
+    product p = {.columns = (int64_t)part->count};
+    tsr_status status =
+        tsr_tensor_create(j->device, TSR_F32, 2, (int64_t[]){j->given.rows, j->given.inner}, &p.x);
+    if (status == TSR_OK)
+        status =
+            tsr_tensor_create(j->device, TSR_F32, 2, (int64_t[]){p.columns, j->given.inner}, &p.w);
+    if (status == TSR_OK)
+        status =
+            tsr_tensor_create(j->device, TSR_F32, 2, (int64_t[]){j->given.rows, p.columns}, &p.y);
+    if (status == TSR_OK)
+        status = tsr_random_normal(j->stream, p.x, 0, 1, tsr_random_params(.seed = 1));
+    if (status == TSR_OK)
+        status = tsr_random_normal(j->stream, p.w, 0, 1, tsr_random_params(.seed = 2));
+    if (status == TSR_OK)
+        status = unequal_time(j, multiply, &p, alone, together);
+    tsr_tensor_destroy(&p.y);
+    tsr_tensor_destroy(&p.w);
+    tsr_tensor_destroy(&p.x);
+    return status;
+}
+
+/* Returns what is divided: experts or columns. */
+static int64_t total_of(const unequal_job *j)
+{
+    return j->given.experts > 0 ? j->given.experts : j->given.columns;
+}
+
+static tsr_status time_part(unequal_job *j, const tsr_shard_range *part, double *alone,
+                            double *together)
+{
+    return j->given.experts > 0 ? unequal_time_experts(j, part, alone, together)
+                                : time_columns(j, part, alone, together);
+}
+
+static tsr_status measure_unequal_ranks(unequal_job *j, const char *name,
                                         const tsr_partition_params *partition, double summed,
                                         const double *rates)
 {
@@ -88,14 +113,15 @@ static tsr_status measure_unequal_ranks(job *j, const char *name,
     double alone, together;
     tsr_status status = ranges ? TSR_OK : TSR_ERR_NO_MEMORY;
     if (status == TSR_OK)
-        status = tsr_partition((uint64_t)j->given.columns, j->size, partition, ranges);
+        status = tsr_partition((uint64_t)total_of(j), j->size, partition, ranges);
     if (status == TSR_OK)
-        status = time_part(j, (int64_t)ranges[j->rank].count, &alone, &together);
+        status = time_part(j, &ranges[j->rank], &alone, &together);
     if (status == TSR_OK && j->rank == 0) {
         printf("%-9s %7.2f products/s, %5.1f %% of the summed rate (by arithmetic %5.1f %%); "
-               "columns",
+               "%s",
                name, 1 / together, 100 / together / summed,
-               100 * tsr_partition_efficiency(j->size, ranges, rates));
+               100 * tsr_partition_efficiency(j->size, ranges, rates),
+               j->given.experts > 0 ? "experts" : "columns");
         for (int r = 0; r < j->size; r++)
             printf(" %llu", (unsigned long long)ranges[r].count);
         printf("\n");
@@ -104,7 +130,7 @@ static tsr_status measure_unequal_ranks(job *j, const char *name,
     return status;
 }
 
-static tsr_status run_unequal_ranks(job *j)
+static tsr_status run_unequal_ranks(unequal_job *j)
 {
     double *rates = calloc((size_t)j->size, sizeof *rates), *each = calloc((size_t)j->size, 8);
     double alone = 1, together, summed = 0;
@@ -116,8 +142,9 @@ static tsr_status run_unequal_ranks(job *j)
                                                     .duration_ns = 1000000000),
                                rates);
     /* Measure the rate of each rank when all ranks compute complete products at the same time. */
+    const tsr_shard_range everything = {.count = (uint64_t)total_of(j)};
     if (status == TSR_OK)
-        status = time_part(j, j->given.columns, &alone, &together);
+        status = time_part(j, &everything, &alone, &together);
     const double rate = 1 / alone;
     if (status == TSR_OK)
         status = tsr_comm_all_gather(j->comm, &rate, each, 1, TSR_F64, NULL);
@@ -131,10 +158,11 @@ static tsr_status run_unequal_ranks(job *j)
         status = measure_unequal_ranks(
             j, "even", tsr_partition_params(.kind = TSR_PARTITION_UNEVEN), summed, rates);
     if (status == TSR_OK)
-        status = measure_unequal_ranks(
-            j, "weighted",
-            tsr_partition_params(.kind = TSR_PARTITION_WEIGHTED, .rates = rates, .align = 16),
-            summed, rates);
+        status = measure_unequal_ranks(j, "weighted",
+                                       tsr_partition_params(.kind = TSR_PARTITION_WEIGHTED,
+                                                            .rates = rates,
+                                                            .align = j->given.experts > 0 ? 0 : 16),
+                                       summed, rates);
     free(each);
     free(rates);
     return status;
@@ -143,7 +171,7 @@ static tsr_status run_unequal_ranks(job *j)
 static int usage(void)
 {
     fprintf(stderr, "usage: bench-unequal [--slow RANK] [--factor N] [--rows N] [--inner N] "
-                    "[--columns N] [--repeats N]\n");
+                    "[--columns N] [--experts N] [--repeats N]\n");
     return 2;
 }
 
@@ -159,7 +187,7 @@ static bool read_number(const char *text, long low, long high, long *out)
     return true;
 }
 
-static int parse(int argc, char **argv, options *out)
+static int parse(int argc, char **argv, unequal_options *out)
 {
     const long largest = 1L << 24;
     for (int i = 1; i < argc; i += 2) {
@@ -176,6 +204,9 @@ static int parse(int argc, char **argv, options *out)
             out->inner = number;
         else if (strcmp(argv[i], "--columns") == 0 && read_number(value, 1, largest, &number))
             out->columns = number;
+        else if (strcmp(argv[i], "--experts") == 0 &&
+                 read_number(value, UNEQUAL_USED, TSR_MAX_EXPERTS, &number))
+            out->experts = number;
         else if (strcmp(argv[i], "--repeats") == 0 && read_number(value, 1, 100000, &number))
             out->repeats = (int)number;
         else
@@ -186,7 +217,7 @@ static int parse(int argc, char **argv, options *out)
 
 int main(int argc, char **argv)
 {
-    job j = {
+    unequal_job j = {
         .given = {
             .slow = 1, .factor = "3", .rows = 64, .inner = 1024, .columns = 4096, .repeats = 100}};
     if (parse(argc, argv, &j.given) != 0)
