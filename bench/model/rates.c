@@ -20,7 +20,7 @@ static const cli_option options[] = {
      "without MODEL: the shape of the model: llama-1b, llama-7b, llama-110m, llama-15m, "
      "qwen3-30b-a3b, gpt-oss-20b, gpt-oss-120b, glm-4.5-air, mixtral-8x7b, "
      "qwen3.5-27b, qwen3.5-35b-a3b or glm-4.7-flash (default: "
-     "llama-1b)",
+     "llama-1b, with --experts qwen3-30b-a3b)",
      .read = bench_model_read_shape, .user = &chosen.shape},
     {"type", "TYPE",
      "the type of its matrices: f32, f16, bf16 or a block format, such as q4_k (default: f16)",
@@ -29,6 +29,9 @@ static const cli_option options[] = {
      .integer = &chosen.sequences, .low = 1, .high = TSR_GENERATOR_MAX_SEQUENCES},
     {"prompt-tokens", "N", "measure a pass of a prompt of N tokens; 0: none (default: 256)",
      .integer = &chosen.prompt, .low = 0, .high = 1 << 16, .letter = 'p'},
+    {"experts", NULL,
+     "also measure the matrices of experts by themselves: without it, they count as fast as others",
+     .flag = &chosen.experts},
     {"time", "SECONDS", "time for each model and number of rows (default: 3)",
      .real = &chosen.seconds, .low = 0.001, .high = 600},
     {"memory", "LIST",
@@ -62,7 +65,12 @@ static void help(FILE *out)
         "layer and of the head without their sizes ('layer', 'head'), and those of 10⁶ elements of "
         "their matrices (µs/10⁶). 'collective' is how much longer a collective of tensors takes "
         "than one of host memory, in a model that all ranks of the job divide; in JSON also in "
-        "models that the ranks of each host divide.\n");
+        "models that the ranks of each host divide.\n"
+        "\n"
+        "With --experts, two models more have half of the hidden features of each expert. From "
+        "them follows the time of 10⁶ elements of experts that a token uses ('experts µs/10⁶'): "
+        "grouped products read only chosen experts, so they reach other rates than the products "
+        "of attention.\n");
     cli_options_help(out, options);
 }
 
@@ -81,7 +89,7 @@ static int run_rates(int argc, char **argv)
     if (code != CLI_DONE)
         return code;
     if (chosen.shape == NULL)
-        chosen.shape = bench_model_shape_find("llama-1b");
+        chosen.shape = bench_model_shape_find(chosen.experts ? "qwen3-30b-a3b" : "llama-1b");
     return bench_rates_run(&chosen);
 }
 

@@ -20,6 +20,7 @@ typedef struct bench_rates_options {
     const bench_model_shape *shape;
     tsr_dtype type; /* the dtype of the matrices */
     int64_t sequences, prompt;
+    bool experts;   /* measure experts by themselves */
     double seconds; /* the time for measuring one kind of pass of one model */
     double timeout;
     cli_stages stages; /* only its memory is used */
@@ -29,16 +30,19 @@ typedef struct bench_rates_options {
 
 /* The times, in seconds, of which the time of a pass of `rows` rows consists: pass + layer · number
  * of layers + element · elements of the layers' matrices, and with the head also head +
- * head_element · elements of the head's matrix. Only one row of a prompt goes through the head. */
+ * head_element · elements of the head's matrix. Only one row of a prompt goes through the head. If
+ * experts are measured, expert_element counts for those of their elements that a row uses, and
+ * element for the others; otherwise expert_element is 0. */
 typedef struct bench_rates_pass {
     int64_t rows;
-    double pass, layer, element, head, head_element;
+    double pass, layer, element, head, head_element, expert_element;
 } bench_rates_pass;
 
 /* The models whose times are compared. Layers are compared in models with few and many layers, of
  * the full width or of the part of one rank. All have the whole head, so that no model is small
  * enough for weights to stay in a processor's cache. The head is compared with the part of one
- * rank. Few and many layers with hardly any elements, without a head, give the time of a pass. */
+ * rank. Few and many layers with hardly any elements, without a head, give the time of a pass. The
+ * models with a part of the experts only are measured with --experts. */
 enum {
     BENCH_RATES_WHOLE,
     BENCH_RATES_DEEP_WHOLE,
@@ -47,6 +51,8 @@ enum {
     BENCH_RATES_PART_HEAD,
     BENCH_RATES_EMPTY,
     BENCH_RATES_DEEP_EMPTY,
+    BENCH_RATES_EXPERTS,
+    BENCH_RATES_DEEP_EXPERTS,
     BENCH_RATES_MODELS
 };
 #define BENCH_RATES_FEW_LAYERS 1
@@ -58,9 +64,12 @@ typedef struct bench_rates_times {
     double seconds[BENCH_RATES_MODELS][BENCH_RATES_PASSES];
 } bench_rates_times;
 
-/* The numbers of elements of a layer's matrices, and of the matrix of a head. */
+/* The numbers of elements of a layer's matrices, and of the matrix of a head. `experts` are the
+ * elements of a layer's experts that a row uses, whole and in the models with a part of the layer
+ * or of the experts; 0: experts are not measured by themselves. */
 typedef struct bench_rates_sizes {
     double layer, part_layer, head, part_head;
+    double experts, part_experts;
 } bench_rates_sizes;
 
 /* What a rank has measured, as it is sent to rank 0. */
@@ -77,6 +86,7 @@ typedef struct bench_rates_report {
     const tsr_model_config *config;
     tsr_dtype type;
     double element_bytes; /* bytes per element of the layers' matrices */
+    bool experts;         /* they were measured by themselves */
     int ranks, passes;
     bench_rates_rank *rank; /* [ranks] */
 } bench_rates_report;

@@ -65,6 +65,22 @@ static bool find_layer(double few, double many, double *layer)
     return false;
 }
 
+/* Divides the time of a layer into that of its experts' elements, of the other elements, and a
+ * fixed part. Returns false if noise hides the time of a layer with a part of the experts. */
+static bool split_experts(const bench_rates_times *times, const bench_rates_sizes *sizes, int i,
+                          double layer, double part_layer, bench_rates_pass *pass)
+{
+    double fewer, rest;
+    const bool found = find_layer(times->seconds[BENCH_RATES_EXPERTS][i],
+                                  times->seconds[BENCH_RATES_DEEP_EXPERTS][i], &fewer);
+    split(layer, fewer, sizes->experts, sizes->part_experts, &rest, &pass->expert_element);
+    /* The same without the experts, of which both layers have the measured time. */
+    split(rest, fmax(part_layer - sizes->part_experts * pass->expert_element, 0),
+          sizes->layer - sizes->experts, sizes->part_layer - sizes->part_experts, &pass->layer,
+          &pass->element);
+    return found;
+}
+
 bool bench_rates_fit(const bench_rates_times *times, const bench_rates_sizes *sizes, int passes,
                      bench_rates_pass *pass, int *noisy)
 {
@@ -75,11 +91,15 @@ bool bench_rates_fit(const bench_rates_times *times, const bench_rates_sizes *si
         double layer, part_layer, empty_layer;
         bool found = find_layer(whole, times->seconds[BENCH_RATES_DEEP_WHOLE][i], &layer);
         found = find_layer(part, times->seconds[BENCH_RATES_DEEP_PART][i], &part_layer) && found;
+        if (sizes->experts > 0)
+            found = split_experts(times, sizes, i, layer, part_layer, &pass[i]) && found;
+        else
+            split(layer, part_layer, sizes->layer, sizes->part_layer, &pass[i].layer,
+                  &pass[i].element);
         if (clear && !found) {
             clear = false;
             *noisy = i;
         }
-        split(layer, part_layer, sizes->layer, sizes->part_layer, &pass[i].layer, &pass[i].element);
         const double layers = BENCH_RATES_FEW_LAYERS * layer,
                      empty = times->seconds[BENCH_RATES_EMPTY][i];
         (void)find_layer(empty, times->seconds[BENCH_RATES_DEEP_EMPTY][i], &empty_layer);
@@ -94,6 +114,9 @@ bool bench_rates_fit(const bench_rates_times *times, const bench_rates_sizes *si
 double bench_rates_part_seconds(const bench_rates_pass *pass, const bench_rates_sizes *sizes,
                                 int layers, int ranks)
 {
-    return pass->pass + layers * (pass->layer + sizes->layer / ranks * pass->element) + pass->head +
-           sizes->head / ranks * pass->head_element;
+    const double others = sizes->layer - sizes->experts;
+    return pass->pass +
+           layers * (pass->layer +
+                     (others * pass->element + sizes->experts * pass->expert_element) / ranks) +
+           pass->head + sizes->head / ranks * pass->head_element;
 }

@@ -11,9 +11,13 @@ static cli_table *make_table(const bench_rates_report *report)
     static const char *const headings[] = {
         "rank",    "rows",        "pass µs",       "layer µs", "layers µs/10⁶",
         "head µs", "head µs/10⁶", "collective µs", "device",   NULL};
+    static const char expert_heading[] = "experts µs/10⁶";
     cli_table *table = cli_table_create();
-    for (int i = 0; headings[i] != NULL; i++)
+    for (int i = 0; headings[i] != NULL; i++) {
+        if (headings[i + 1] == NULL && report->experts)
+            cli_table_column(table, expert_heading, CLI_RIGHT);
         cli_table_column(table, headings[i], headings[i + 1] != NULL ? CLI_RIGHT : CLI_LEFT);
+    }
     for (int r = 0; r < report->ranks; r++)
         for (int i = 0; i < report->passes; i++) {
             const bench_rates_rank *rank = &report->rank[r];
@@ -26,6 +30,8 @@ static cli_table *make_table(const bench_rates_report *report)
             cli_table_cell(table, "%.1f", pass->head * 1e6);
             cli_table_cell(table, "%.4g", pass->head_element * 1e12);
             cli_table_cell(table, "%.1f", rank->collective * 1e6);
+            if (report->experts)
+                cli_table_cell(table, "%.4g", pass->expert_element * 1e12);
             cli_table_cell(table, "%s", rank->device);
         }
     return table;
@@ -56,6 +62,8 @@ static void write_json(const bench_rates_report *report, FILE *out)
             cli_json_real(pass, "million_elements_us", from->element * 1e12);
             cli_json_real(pass, "head_us", from->head * 1e6);
             cli_json_real(pass, "million_head_elements_us", from->head_element * 1e12);
+            if (report->experts)
+                cli_json_real(pass, "million_expert_elements_us", from->expert_element * 1e12);
         }
     }
     cli_json_write(document, out);

@@ -65,6 +65,7 @@ typedef struct job {
     int *numbers;    /* [sequences]: in a generator; equal in all generators */
     int32_t *tokens; /* [prompt, or 1] */
     int rank;
+    int models; /* of BENCH_RATES_MODELS, those that are measured */
     bench_rates_rank own;
     bench_rates_report report;
 } job;
@@ -99,6 +100,12 @@ static int64_t value_dim(const tsr_model_layer *c)
     return c->latent ? c->latent->value_dim : c->value_dim > 0 ? c->value_dim : c->head_dim;
 }
 
+/* Returns the part of hidden features, in whole blocks. */
+static int64_t part_of_hidden(int64_t size, int64_t block)
+{
+    return least(size, (part_of(size) + block - 1) / block * block);
+}
+
 /* Gives each layer the part of the heads and of the MLP that one rank would have. Heads that cannot
  * be divided stay as they are. */
 static void take_part(tsr_model_layer *c, tsr_model_experts *e, int64_t block)
@@ -110,7 +117,7 @@ static void take_part(tsr_model_layer *c, tsr_model_experts *e, int64_t block)
     }
     int64_t *const sizes[] = {&c->hidden, &e->hidden, &e->shared_hidden};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        *sizes[i] = least(*sizes[i], (part_of(*sizes[i]) + block - 1) / block * block);
+        *sizes[i] = part_of_hidden(*sizes[i], block);
 }
 
 /* The same for a delta net: the part of its key heads, with their heads. */
@@ -187,7 +194,8 @@ static void describe(const job *j, int which, measured *out)
     out->config.kinds = out->kinds;
     out->config.layer_kinds = NULL;
     out->config.layers = which == BENCH_RATES_DEEP_WHOLE || which == BENCH_RATES_DEEP_PART ||
-                                 which == BENCH_RATES_DEEP_EMPTY
+                                 which == BENCH_RATES_DEEP_EMPTY ||
+                                 which == BENCH_RATES_DEEP_EXPERTS
                              ? BENCH_RATES_MANY_LAYERS
                              : BENCH_RATES_FEW_LAYERS;
     out->config.bos = 0;
@@ -197,6 +205,8 @@ static void describe(const job *j, int which, measured *out)
         if (out->layer.delta_net)
             take_part_of_net(&out->net, block);
     }
+    if (which == BENCH_RATES_EXPERTS || which == BENCH_RATES_DEEP_EXPERTS)
+        out->experts.hidden = part_of_hidden(out->experts.hidden, block);
     if (which == BENCH_RATES_PART_HEAD)
         out->config.vocabulary = part_of(full->vocabulary);
     if (which == BENCH_RATES_EMPTY || which == BENCH_RATES_DEEP_EMPTY) {
@@ -241,6 +251,13 @@ static double block_elements(const tsr_model_config *c, bool all)
                              : (heads + kv_heads) * (double)layer->head_dim +
                                    ((layer->output_gate ? 2 : 1) * heads + kv_heads) * values;
     return (double)c->width * (mixer + mlp);
+}
+
+/* Returns the number of elements of a block's experts that a row uses. */
+static double expert_elements(const tsr_model_config *c)
+{
+    const tsr_model_experts *e = c->kinds[0]->experts;
+    return e ? 3 * (double)c->width * (double)(e->used * e->hidden) : 0;
 }
 
 static double head_elements(const tsr_model_config *c)
@@ -424,7 +441,7 @@ static bool open_together(job *j, const measured models[BENCH_RATES_MODELS],
 {
     int32_t lacks_memory = 0;
     double used = 0;
-    for (int m = 0; m < BENCH_RATES_MODELS && !lacks_memory; m++) {
+    for (int m = 0; m < j->models && !lacks_memory; m++) {
         const tsr_status status =
             open_model(j, j->alone, &models[m].config, used, &j->subjects[m], &bytes[m]);
         lacks_memory = status == TSR_ERR_DEVICE_MEMORY || status == TSR_ERR_NO_MEMORY;
@@ -461,19 +478,19 @@ static bool time_in_turn(job *j, const measured models[BENCH_RATES_MODELS],
 {
     double seconds[BENCH_RATES_MODELS][BENCH_RATES_PASSES][ROUNDS];
     for (int round = 0; round < ROUNDS; round++)
-        for (int m = 0; m < BENCH_RATES_MODELS; m++) {
+        for (int m = 0; m < j->models; m++) {
             subject *s = &j->subjects[m];
             BENCH_TRY(of(j), open_model(j, j->alone, &models[m].config, 0, s, &bytes[m]));
             for (int i = 0; i < j->report.passes; i++) {
                 const kind k = kind_of(j, i);
-                const int left = ((ROUNDS - round) * BENCH_RATES_MODELS - m) * j->report.passes - i;
+                const int left = ((ROUNDS - round) * j->models - m) * j->report.passes - i;
                 show_pass(j, &k, left * j->options->seconds / ROUNDS);
                 if (!time_pass(j, s, 1, &k, j->options->seconds / ROUNDS, &seconds[m][i][round]))
                     return false;
             }
             close_models(j);
         }
-    for (int m = 0; m < BENCH_RATES_MODELS; m++)
+    for (int m = 0; m < j->models; m++)
         for (int i = 0; i < j->report.passes; i++)
             times->seconds[m][i] = median(seconds[m][i], ROUNDS);
     return true;
@@ -495,10 +512,10 @@ static bool time_models(job *j, const measured models[BENCH_RATES_MODELS], bench
     for (int i = 0; i < j->report.passes; i++) {
         const kind k = kind_of(j, i);
         double seconds[BENCH_RATES_MODELS];
-        show_pass(j, &k, (j->report.passes - i) * BENCH_RATES_MODELS * j->options->seconds);
-        if (!time_pass(j, j->subjects, BENCH_RATES_MODELS, &k, j->options->seconds, seconds))
+        show_pass(j, &k, (j->report.passes - i) * j->models * j->options->seconds);
+        if (!time_pass(j, j->subjects, j->models, &k, j->options->seconds, seconds))
             return false;
-        for (int m = 0; m < BENCH_RATES_MODELS; m++)
+        for (int m = 0; m < j->models; m++)
             times->seconds[m][i] = seconds[m];
     }
     close_models(j);
@@ -645,6 +662,10 @@ static bool open_job(job *j)
         BENCH_TRY(of(j), tsr_model_file_open(o->path, &j->file));
         j->report.config = tsr_model_file_config(j->file);
     }
+    j->models = o->experts ? BENCH_RATES_MODELS : BENCH_RATES_EXPERTS;
+    j->report.experts = o->experts;
+    if (o->experts && !usual_layer(j->report.config)->experts)
+        return bench_fail(of(j), "--experts: most layers of %s have no experts", j->report.name);
     if (!bench_open_device(of(j), o->device))
         return false;
     snprintf(j->own.device, sizeof j->own.device, "%s", j->context.info->name);
@@ -687,9 +708,14 @@ static bool measure_all(job *j)
     double bytes[BENCH_RATES_MODELS];
     measured models[BENCH_RATES_MODELS];
     bench_rates_times own = {0};
-    for (int m = 0; m < BENCH_RATES_MODELS; m++)
+    for (int m = 0; m < j->models; m++)
         describe(j, m, &models[m]);
+    const tsr_model_config *whole = &models[BENCH_RATES_WHOLE].config,
+                           *part = &models[BENCH_RATES_PART].config;
+    const bool experts = j->options->experts;
     const bench_rates_sizes sizes = {
+        .experts = experts ? expert_elements(whole) : 0,
+        .part_experts = experts ? expert_elements(part) : 0,
         .layer = block_elements(&models[BENCH_RATES_WHOLE].config, false),
         .part_layer = block_elements(&models[BENCH_RATES_PART].config, false),
         .head = head_elements(&models[BENCH_RATES_WHOLE].config),

@@ -377,6 +377,33 @@ START_TEST(rates_of_a_job)
     tool_result plan = tool_run(arguments);
     ck_assert_msg(plan.exit_code == 0, "%s", plan.err);
     tool_result_free(&plan);
+    /* Experts are measured by themselves, and the plan reads their rates. */
+    snprintf(arguments, sizeof arguments,
+             "bench rates " TEST_DATA "/model/families/mixtral/mixtral-f16.gguf --experts -p 0 "
+             "--time 0.001 -o %s",
+             path);
+    text = tool_run(arguments);
+    ck_assert_msg(text.exit_code == 0 && strstr(text.out, "experts µs/10⁶") != NULL, "%s%s",
+                  text.out, text.err);
+    tool_result_free(&text);
+    document = json_load_file(path, 0, NULL);
+    ck_assert_ptr_nonnull(document);
+    const json_t *only = json_array_get(tool_member(document, "ranks"), 0);
+    ck_assert_double_gt(
+        tool_number(json_array_get(tool_member(only, "passes"), 0), "million_expert_elements_us"),
+        0);
+    json_decref(document);
+    static const char one_rank[] = "{\"hosts\": [{\"name\": \"a\", \"ranks\": [{}]}]}";
+    folder_write(&in, "hosts.json", one_rank, strlen(one_rank), hosts);
+    snprintf(arguments, sizeof arguments,
+             "plan " TEST_DATA "/model/families/mixtral/mixtral-f16.gguf --cluster %s "
+             "--rank-rates %s --context 32",
+             hosts, path);
+    plan = tool_run(arguments);
+    ck_assert_msg(plan.exit_code == 0, "%s", plan.err);
+    tool_result_free(&plan);
+    tool_fails("bench rates " MODEL " --experts",
+               "tessera: bench rates: --experts: most layers of " MODEL " have no experts\n");
     tool_refuses("bench rates x --shape llama-15m",
                  "tessera: bench rates: --shape and 'x' are two models\n");
     folder_destroy(&in);

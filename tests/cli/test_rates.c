@@ -9,6 +9,13 @@
 
 static const bench_rates_sizes sizes = {
     .layer = 1e6, .part_layer = 5e5, .head = 8e6, .part_head = 4e6};
+/* The same layers with experts, whose elements take twice as long. */
+static const bench_rates_sizes with_experts = {.layer = 1e6,
+                                               .part_layer = 5e5,
+                                               .head = 8e6,
+                                               .part_head = 4e6,
+                                               .experts = 6e5,
+                                               .part_experts = 3e5};
 /* As on some drivers, more rows are not always slower. */
 static const bench_rates_pass known[PASSES] = {
     {.rows = 1, .pass = 1e-3, .layer = 2e-4, .element = 1e-9, .head = 2e-4, .head_element = 5e-10},
@@ -113,8 +120,49 @@ START_TEST(times_of_parts)
 }
 END_TEST
 
+/* Experts are measured by themselves: with half of them, and with half of everything. */
+START_TEST(finds_the_rates_of_experts)
+{
+    const bench_rates_sizes *s = &with_experts;
+    bench_rates_times times = times_of("x", 1);
+    bench_rates_pass pass[PASSES] = {{0}};
+    int noisy = -1;
+    for (int m = 0; m < BENCH_RATES_MODELS; m++)
+        for (int i = 0; i < PASSES; i++) {
+            const bool deep = m == BENCH_RATES_DEEP_WHOLE || m == BENCH_RATES_DEEP_PART ||
+                              m == BENCH_RATES_DEEP_EXPERTS,
+                       whole = m == BENCH_RATES_WHOLE || m == BENCH_RATES_DEEP_WHOLE ||
+                               m == BENCH_RATES_PART_HEAD,
+                       less = m == BENCH_RATES_EXPERTS || m == BENCH_RATES_DEEP_EXPERTS;
+            const int layers = deep ? BENCH_RATES_MANY_LAYERS : BENCH_RATES_FEW_LAYERS;
+            const double element = known[i].element;
+            if (m == BENCH_RATES_EMPTY || m == BENCH_RATES_DEEP_EMPTY)
+                continue;
+            /* an element of the experts takes as long again as the others */
+            if (less)
+                times.seconds[m][i] += layers * (s->part_experts - s->experts) * element;
+            times.seconds[m][i] += layers * (whole ? s->experts : s->part_experts) * element;
+            if (m == BENCH_RATES_DEEP_EXPERTS)
+                times.seconds[m][i] +=
+                    (layers - BENCH_RATES_FEW_LAYERS) * (known[i].layer + s->layer * element);
+        }
+    ck_assert(bench_rates_fit(&times, s, PASSES, pass, &noisy));
+    for (int i = 0; i < PASSES; i++) {
+        ck_assert_double_eq_tol(pass[i].layer, known[i].layer, 1e-9);
+        ck_assert_double_eq_tol(pass[i].element, known[i].element, 1e-15);
+        ck_assert_double_eq_tol(pass[i].expert_element, 2 * known[i].element, 1e-15);
+    }
+    ck_assert_double_eq_tol(bench_rates_part_seconds(&pass[0], s, 2, 2),
+                            1e-3 + 2 * (2e-4 + 0.8e-3) + 2e-4 + 2e-3, 1e-9);
+    times.seconds[BENCH_RATES_DEEP_EXPERTS][2] = times.seconds[BENCH_RATES_EXPERTS][2];
+    ck_assert(!bench_rates_fit(&times, s, PASSES, pass, &noisy));
+    ck_assert_int_eq(noisy, 2);
+}
+END_TEST
+
 TESTS(rates)
 {
+    tcase_add_test(tests, finds_the_rates_of_experts);
     tcase_add_test(tests, finds_the_numbers);
     tcase_add_test(tests, tells_noise);
     tcase_add_test(tests, averages_equal_ranks);
