@@ -77,7 +77,9 @@ typedef struct tsr_model_latent {
 /* How the ranks divide experts. */
 typedef enum tsr_expert_division {
     /* Inside experts, unless their hidden features have fewer than 4 quantisation blocks for each
-     * rank, so that shares would be coarse. */
+     * rank, so that shares would be coarse; whole experts then. Mixed over several hosts if the
+     * slowest rank, by its rate, is then expected to take at most 0.9 of the time for a token's
+     * experts. The messages are the same for all divisions. */
     TSR_EXPERT_DIVISION_AUTO = 0,
     TSR_EXPERT_DIVISION_INSIDE = 1, /* each rank has a part of every expert */
     TSR_EXPERT_DIVISION_WHOLE = 2,  /* each rank has some of the experts, or none */
@@ -274,8 +276,8 @@ typedef struct tsr_model_params {
     /* With layers that have states (delta nets): the draft_tokens and, with a prefix_cache, the
      * snapshots of the generator, which need memory. 0: the usual drafts; no snapshots */
     int draft_tokens, snapshots;
-    /* TSR_EXPERT_DIVISION_MIXED: [ranks]: the number of the host of each rank of `group`, 0 to
-     * ranks − 1; all ranks must give the same. NULL: as tsr_comm_host says. */
+    /* For TSR_EXPERT_DIVISION_MIXED and _AUTO: [ranks]: the number of the host of each rank of
+     * `group`, 0 to ranks − 1; all ranks must give the same. NULL: as tsr_comm_host says. */
     const int *hosts;
     /* Also opens the first of the layers that predict further tokens (next_token_layers), for
      * TSR_DRAFT_MTP. Its weights and its cache count when tsr_model_open checks whether the model
@@ -392,6 +394,15 @@ typedef struct tsr_model_rank_plan {
      * of sequences, the others being earlier states and snapshots. A token reads and writes its
      * sequence's present state once. */
     uint64_t state_bytes, used_state_bytes;
+    uint64_t expert_parameters; /* the part of token_parameters in experts */
+    /* How the stage's first layer with experts is divided; TSR_EXPERT_DIVISION_AUTO: the stage has
+     * no experts. */
+    tsr_expert_division expert_division;
+    /* Tokens choose some of the experts, so ranks or hosts with whole experts have unequal work.
+     * This is the expected work of the slowest rank of the stage, if each sequence generates a
+     * token and all choices are equally probable, divided by its work if every rank had its part of
+     * the chosen experts; at least 1. */
+    double expert_skew;
 } tsr_model_rank_plan;
 
 /* Whether a plan fits. */

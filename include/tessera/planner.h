@@ -109,6 +109,10 @@ typedef struct tsr_cluster_plan_params {
     /* Training: ranks, or rows of tensor-parallel ranks, that divide the tokens of each sequence
      * (transformer.h, context parallelism); grids have a multiple of them. 0: 1. */
     int context_ranks;
+    /* Generation and prompt: as in tsr_model_params. With host_experts, each rank needs
+     * "host_gbytes_per_second" in the description. */
+    tsr_expert_division expert_division;
+    int host_experts;
 } tsr_cluster_plan_params;
 #define tsr_cluster_plan_params(...)                                                               \
     (&(tsr_cluster_plan_params){.struct_size = sizeof(tsr_cluster_plan_params), __VA_ARGS__})
@@ -175,6 +179,9 @@ typedef struct tsr_cluster_grid {
     uint64_t missing_bytes;
     int missing_place;
     int context_ranks; /* 1: sequences are not divided */
+    /* How tensor-parallel ranks divide experts: mixed, if one of the groups does, otherwise as the
+     * first group; TSR_EXPERT_DIVISION_AUTO if the model has none. */
+    tsr_expert_division expert_division;
 } tsr_cluster_grid;
 /* Describes a grid. Grids are numbered by their predicted time, the fastest first; those whose time
  * is not predicted are last. Errors: TSR_ERR_INVALID if there is no grid with this number. */

@@ -94,8 +94,10 @@ static tsr_status open_weights(tsr_model *m, const tsr_model_file *file,
     m->config = &m->own_config->public;
     TSR__TRY(tsr__kept_choose(weights, tsr_group_size(m->group), params->dtype,
                               params->expert_division, &m->kept));
-    m->kept.team = tsr__teams_largest(
-        tsr_group_size(m->group), m->hosts + (size_t)m->stage * (size_t)tsr_group_size(m->group));
+    const size_t first = (size_t)m->stage * (size_t)tsr_group_size(m->group);
+    m->kept.hosts = m->hosts + first;
+    if (m->partition.kind == TSR_PARTITION_WEIGHTED && m->partition.rates)
+        m->kept.rates = m->rates + first;
     TSR__TRY(tsr__model_divide(m, weights, params));
     TSR__TRY(create_layers(m, weights));
     TSR__TRY(tsr__model_allocate(m, weights));

@@ -28,7 +28,7 @@ struct tsr_model {
     tsr_dtype cache_dtype;        /* the dtype of caches for which the caller gives none */
     int host_experts;             /* as in tsr_model_params */
     int64_t context;  /* for which it was opened, see tsr_model_params; 0: the configuration's */
-    int32_t division; /* a hash of how many layers each stage has */
+    int32_t division; /* a hash of how stages divide layers and experts */
     tsr_stack *stack; /* the layers of this stage */
     tsr_model_stats stats;
 };

@@ -102,8 +102,6 @@ tsr_status tsr__model_share_memory(tsr_model *m, const tsr_model_params *params)
 static void take_layers(tsr_model *m, const int *counts)
 {
     const int stage = m->stage, stages = m->stage_count;
-    const uint64_t hash = tsr__hash(TSR__HASH_START, counts, (size_t)stages * sizeof *counts);
-    m->division = (int32_t)(hash % INT32_MAX);
     m->is_first = stage == 0;
     m->is_last = stage == stages - 1;
     m->first_layer = 0;
@@ -112,6 +110,30 @@ static void take_layers(tsr_model *m, const int *counts)
     m->layer_count = counts[stage];
     m->stats.first_layer = m->first_layer;
     m->stats.layers = m->layer_count;
+}
+
+/* Remembers how all stages divide layers and experts, for the agreement of all ranks, and logs the
+ * division of this stage's experts. */
+static void note_division(tsr_model *m, const tsr_model_plan_params *p, const int *counts,
+                          const tsr_model_rank_plan *held)
+{
+    static const char *const names[] = {"", "inside", "whole", "mixed"};
+    const int each = p->ranks / p->stages;
+    const tsr_model_rank_plan *first = &held[m->stage * each];
+    uint64_t hash = tsr__hash(TSR__HASH_START, counts, (size_t)p->stages * sizeof *counts);
+    for (int s = 0; s < p->stages; s++) {
+        const int division = (int)held[s * each].expert_division;
+        hash = tsr__hash(hash, &division, sizeof division);
+    }
+    m->division = (int32_t)(hash % INT32_MAX);
+    if (each == 1 || first->expert_division == TSR_EXPERT_DIVISION_AUTO ||
+        tsr_group_rank(m->group) != 0)
+        return;
+    tsr__log(TSR_LOG_INFO,
+             "model: experts of stage %d are divided %s%s; the slowest rank is expected to have "
+             "%.2f times its average work for a token",
+             m->stage, names[first->expert_division],
+             p->expert_division == TSR_EXPERT_DIVISION_AUTO ? " (chosen)" : "", first->expert_skew);
 }
 
 /* Describes the division of the model over all ranks and stages, for plan.h. *out points to
@@ -154,7 +176,9 @@ static tsr_status divide(tsr_model *m, const tsr__model_plan *plan, const tsr_mo
     TSR__TRY(tsr__model_plan_ranks(plan, p, layers, held));
     TSR__TRY(tsr__model_plan_require(plan, p, m->memory_bytes, held));
     TSR__TRY(tsr__model_plan_limits(plan, p, layers, &m->expert_limits));
+    TSR__TRY(tsr__model_plan_experts(plan, p, held));
     take_layers(m, layers);
+    note_division(m, p, layers, held);
     return TSR_OK;
 }
 

@@ -82,6 +82,9 @@ static tsr__model_share share_of(const tsr__grid_search *s, const tsr_model_rank
         .block_bytes = (double)(rank->attention_bytes + rank->mlp_bytes + rank->norm_bytes),
         .block_parameters = fmax((double)rank->token_parameters - head, 0),
         .expert_bytes = (double)rank->expert_bytes,
+        .expert_parameters = (double)rank->expert_parameters,
+        .expert_skew = rank->expert_skew,
+        .host_bytes = (double)rank->host_bytes,
         .expert_use = experts ? (double)experts->used / (double)experts->count : 0,
         .embedding_bytes = (double)rank->embedding_bytes,
         .head_bytes = (double)(m->tied ? rank->embedding_bytes : rank->head_bytes),
@@ -138,7 +141,10 @@ static double speed_of(const tsr__grid_search *s, const tsr__grid_candidate *c, 
     if (!has_passes(s, r))
         return s->work.goal == TSR_PLAN_GENERATION ? r->bandwidth : r->flops;
     const tsr__measured_pass pass = pass_of(s, c, r);
-    return 1 / (pass.layer + pass.element * s->layer_parameters / c->tensor);
+    const double expert = pass.expert_element > 0 ? pass.expert_element : pass.element,
+                 others = s->layer_parameters - s->layer_expert_parameters;
+    return 1 /
+           (pass.layer + (pass.element * others + expert * s->layer_expert_parameters) / c->tensor);
 }
 
 /* Measured speeds of equal ranks differ by noise. If those of all ranks of a candidate differ by no
@@ -189,13 +195,31 @@ static void set_rates(const tsr__grid_search *s, tsr__grid_candidate *c)
     }
 }
 
+/* Sets hosts[tensor] to numbers of the hosts of a tensor-parallel group's ranks. A host has the
+ * number of its first rank in the group. */
+static void number_hosts(const tsr__grid_search *s, const tsr__grid_candidate *c, int first,
+                         int *hosts)
+{
+    for (int i = 0; i < c->tensor; i++) {
+        const int host = s->cluster->rank[c->ranks[first + i]].host;
+        hosts[i] = 0;
+        while (s->cluster->rank[c->ranks[first + hosts[i]]].host != host)
+            hosts[i]++;
+    }
+}
+
 /* Computes the share of the model that each rank of a tensor-parallel group has. */
-static tsr_status divide_group(const tsr__grid_search *s, const tsr__grid_candidate *c, int first,
+static tsr_status divide_group(const tsr__grid_search *s, tsr__grid_candidate *c, int first,
                                tsr__model_share *out)
 {
     tsr_model_rank_plan *plans = tsr__calloc((size_t)c->tensor, sizeof *plans);
-    if (!plans)
+    int *hosts = tsr__calloc((size_t)c->tensor, sizeof *hosts);
+    if (!plans || !hosts) {
+        tsr__free(plans);
+        tsr__free(hosts);
         return TSR_ERR_NO_MEMORY;
+    }
+    number_hosts(s, c, first, hosts);
     for (int i = 0; i < c->tensor; i++)
         plans[i] = TSR_INIT(tsr_model_rank_plan);
     const tsr_partition_params partition = {.struct_size = sizeof partition,
@@ -206,11 +230,17 @@ static tsr_status divide_group(const tsr__grid_search *s, const tsr__grid_candid
         s->model,
         tsr_model_plan_params(.ranks = c->tensor, .dtype = is_training(s) ? TSR_F32 : s->dtype,
                               .partition = &partition, .context = s->context,
-                              .sequences = s->work.sequences, .cache_dtype = s->cache_dtype),
+                              .sequences = s->work.sequences, .cache_dtype = s->cache_dtype,
+                              .expert_division = s->experts, .host_experts = s->host_experts,
+                              .hosts = is_training(s) ? NULL : hosts),
         NULL, plans, NULL);
     for (int i = 0; i < c->tensor && status == TSR_OK; i++)
         out[i] = share_of(s, &plans[i]);
+    if (first == 0)
+        c->experts = plans[0].expert_division;
+    c->mixed = c->mixed || plans[0].expert_division == TSR_EXPERT_DIVISION_MIXED;
     tsr__free(plans);
+    tsr__free(hosts);
     return status;
 }
 
@@ -220,6 +250,7 @@ tsr_status tsr__grid_count_layer(tsr__grid_search *s)
     TSR__TRY(tsr_model_plan(s->model, tsr_model_plan_params(.ranks = 1, .context = s->context),
                             NULL, &whole, NULL));
     s->layer_parameters = share_of(s, &whole).block_parameters / s->config->layers;
+    s->layer_expert_parameters = (double)whole.expert_parameters / s->config->layers;
     return TSR_OK;
 }
 

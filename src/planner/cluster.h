@@ -18,6 +18,7 @@
  * the head. */
 typedef struct tsr__measured_pass {
     double rows, pass, layer, element, head, head_element;
+    double expert_element; /* replaces `element` for matrices of experts; 0: equal to `element` */
 } tsr__measured_pass;
 #define TSR__MEASURED_PASSES 16
 
@@ -27,7 +28,8 @@ typedef struct tsr__cluster_rank {
     tsr__measured_pass pass[TSR__MEASURED_PASSES]; /* in ascending order of rows */
     double flops;                                  /* operations per second of matrix products */
     double bandwidth;                              /* bytes per second from memory */
-    double layer_seconds;                          /* the fixed additional time of a layer */
+    double host_bandwidth; /* bytes per second from the host's memory; 0: not described */
+    double layer_seconds;  /* the fixed additional time of a layer */
     /* the fixed time that a collective of tensors takes, in addition to that of its messages, until
      * the device continues; and that of a collective of ranks of one host */
     double collective_seconds, host_collective_seconds;

@@ -57,6 +57,21 @@ static tsr_status check_params(const tsr_cluster_plan_params *p)
     TSR__REQUIRE(p->wire == 0 || wire_bytes(p->wire) > 0,
                  "planner: activations cannot be sent as %s; f32, f16, bf16 and q8_0 are possible",
                  tsr_dtype_name(p->wire));
+    TSR__REQUIRE(p->goal != TSR_PLAN_TRAINING || (p->expert_division == 0 && p->host_experts == 0),
+                 "planner: expert_division is %d and host_experts %d; trainings divide experts "
+                 "inside, in the memory of devices",
+                 (int)p->expert_division, p->host_experts);
+    return TSR_OK;
+}
+
+/* Experts in the host's memory are read at a rate that the description must have. */
+static tsr_status check_host_rates(const tsr_cluster *cluster, const tsr_cluster_plan_params *p)
+{
+    for (int i = 0; i < cluster->ranks && p->host_experts > 0; i++)
+        TSR__REQUIRE(cluster->rank[i].host_bandwidth > 0,
+                     "planner: with host_experts, each rank needs \"host_gbytes_per_second\"; rank "
+                     "%d has none",
+                     i);
     return TSR_OK;
 }
 
@@ -115,6 +130,8 @@ static tsr_status make_plan(const tsr_cluster *cluster, const tsr_model_file *mo
                                .work = work_of(p, config),
                                .dtype = p->dtype,
                                .cache_dtype = p->cache_dtype,
+                               .experts = p->expert_division,
+                               .host_experts = p->host_experts,
                                .context = p->context};
     TSR__TRY(check_context(config, search.work.context_ranks));
     TSR__TRY(tsr__grid_search_run(&search, &plan->candidates));
@@ -143,6 +160,7 @@ tsr_status tsr_cluster_plan_create(const tsr_cluster *cluster, const tsr_model_f
                           : "out");
     TSR__TAKE(tsr_cluster_plan_params, params);
     TSR__TRY(check_params(params));
+    TSR__TRY(check_host_rates(cluster, params));
     tsr_cluster_plan *plan = tsr__calloc(1, sizeof *plan);
     if (!plan)
         return TSR_ERR_NO_MEMORY;
@@ -203,7 +221,8 @@ tsr_status tsr_cluster_plan_get_grid(const tsr_cluster_plan *plan, int number,
                              .shared_host = c->sharing.host,
                              .shared_ranks = c->sharing.ranks,
                              .missing_bytes = missing == 0 && c->missing_bytes > 0 ? 1 : missing,
-                             .missing_place = c->missing_place};
+                             .missing_place = c->missing_place,
+                             .expert_division = c->mixed ? TSR_EXPERT_DIVISION_MIXED : c->experts};
     if (grid.predicted) {
         grid.seconds = c->predicted.seconds;
         grid.compute_seconds = c->predicted.compute;

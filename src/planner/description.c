@@ -173,11 +173,17 @@ tsr_status tsr__cluster_check_links(const tsr__document *document, const tsr_clu
 /* Reads an element of a host's "ranks": a number of equal ranks. */
 static tsr_status read_ranks(const reader *r, tsr__value object, const char *host, int number)
 {
-    static const char *const names[] = {
-        "count", "gflops", "memory_gbytes_per_second", "layer_us", "collective_us", "memory", NULL};
+    static const char *const names[] = {"count",
+                                        "gflops",
+                                        "memory_gbytes_per_second",
+                                        "host_gbytes_per_second",
+                                        "layer_us",
+                                        "collective_us",
+                                        "memory",
+                                        NULL};
     tsr_cluster *c = r->cluster;
     char where[TSR__HOST_NAME + 48];
-    double count = 1, gflops = 0, gbytes = 0, layer_us = 0, collective_us = 0;
+    double count = 1, gflops = 0, gbytes = 0, host_gbytes = 0, layer_us = 0, collective_us = 0;
     tsr__cluster_rank rank = {.host = c->hosts - 1};
     const bool rates_optional = !r->need_rates;
     const struct {
@@ -186,6 +192,7 @@ static tsr_status read_ranks(const reader *r, tsr__value object, const char *hos
     } numbers[] = {
         {{"gflops", 0, 1e9, rates_optional}, &gflops},
         {{"memory_gbytes_per_second", 0, 1e6, rates_optional}, &gbytes},
+        {{"host_gbytes_per_second", 0, 1e6, true}, &host_gbytes},
         {{"layer_us", 0, 1e7, true}, &layer_us},
         {{"collective_us", 0, 1e7, true}, &collective_us},
     };
@@ -205,6 +212,7 @@ static tsr_status read_ranks(const reader *r, tsr__value object, const char *hos
                                   TSR_CLUSTER_MAX_RANKS);
     rank.flops = gflops * 1e9;
     rank.bandwidth = gbytes * 1e9;
+    rank.host_bandwidth = host_gbytes * 1e9;
     rank.layer_seconds = layer_us * 1e-6;
     rank.collective_seconds = rank.host_collective_seconds = collective_us * 1e-6;
     for (int i = 0; i < (int)count; i++)

@@ -25,6 +25,7 @@ static tsr_status read_pass(const tsr__document *document, tsr__value object, in
         {{"million_elements_us", 0, 1e12, false}, &read.element, 1e-12},
         {{"head_us", 0, 1e9, true}, &read.head, 1e-6},
         {{"million_head_elements_us", 0, 1e12, true}, &read.head_element, 1e-12},
+        {{"million_expert_elements_us", 0, 1e12, true}, &read.expert_element, 1e-12},
     };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         TSR__TRY(tsr__value_number(document, object, where, numbers[i].limits, numbers[i].out));

@@ -75,19 +75,59 @@ tsr__measured_pass tsr__pass_of(const tsr__cluster_rank *rank, double rows)
     tsr__measured_pass out = *high;
     if (rows > high->rows) {
         out.element *= rows / high->rows;
+        out.expert_element *= rows / high->rows;
         out.head_element *= rows / high->rows;
     } else if (high > rank->pass) {
         const tsr__measured_pass *low = high - 1;
         const double part = (rows - low->rows) / (high->rows - low->rows);
-        out = (tsr__measured_pass){rows,
-                                   low->pass + part * (high->pass - low->pass),
-                                   low->layer + part * (high->layer - low->layer),
-                                   low->element + part * (high->element - low->element),
-                                   low->head + part * (high->head - low->head),
-                                   low->head_element +
-                                       part * (high->head_element - low->head_element)};
+        out = (tsr__measured_pass){
+            rows,
+            low->pass + part * (high->pass - low->pass),
+            low->layer + part * (high->layer - low->layer),
+            low->element + part * (high->element - low->element),
+            low->head + part * (high->head - low->head),
+            low->head_element + part * (high->head_element - low->head_element),
+            low->expert_element + part * (high->expert_element - low->expert_element)};
     }
     return out;
+}
+
+/* Returns how many times as much work as its part the slowest rank has with whole experts. So many
+ * rows of a prompt use all experts that the difference is small. */
+static double expert_skew(const tsr__predictor *p, const tsr__model_share *held)
+{
+    return p->work->goal == TSR_PLAN_GENERATION ? fmax(held->expert_skew, 1) : 1;
+}
+
+/* A tile of a grouped product: so many rows of an expert read its matrices once. */
+#define TILE_ROWS 64
+
+/* Returns the time that a stage's pass reads experts in the host's memory. */
+static double host_seconds(const tsr__predictor *p, int stage, int place)
+{
+    const tsr__model_share *held = &p->grid->model_shares[place];
+    const double rows = tsr__rows_of_pass(p->work, p->grid),
+                 used = held->host_bytes * (1 - pow(1 - held->expert_use, rows)),
+                 reads = fmax(rows * held->expert_use / TILE_ROWS, 1);
+    if (held->host_bytes == 0)
+        return 0;
+    return share_of_blocks(p, stage) * used * reads * expert_skew(p, held) /
+           tsr__rank_at(p, place)->host_bandwidth;
+}
+
+/* Returns the measured time of a stage's matrices of experts. Those in the host's memory take the
+ * time to read them, if that is longer. */
+static double expert_seconds(const tsr__predictor *p, int stage, int place,
+                             const tsr__measured_pass *pass)
+{
+    const tsr__model_share *held = &p->grid->model_shares[place];
+    const double element = pass->expert_element > 0 ? pass->expert_element : pass->element,
+                 all = share_of_blocks(p, stage) * held->expert_parameters * element *
+                       expert_skew(p, held),
+                 on_host = held->host_bytes > 0
+                               ? held->host_bytes / (held->host_bytes + held->expert_bytes)
+                               : 0;
+    return all * (1 - on_host) + fmax(all * on_host, host_seconds(p, stage, place));
 }
 
 /* Returns the time that a rank computes for a pass of generation or of a prompt, from measured
@@ -103,7 +143,9 @@ static double measured_seconds(const tsr__predictor *p, int stage, int place)
                              /* for a prompt, only its last token goes through the head */
         head = w->goal == TSR_PLAN_PROMPT ? tsr__pass_of(rank, 1) : here;
     double seconds = here.pass + g->blocks[stage] * here.layer +
-                     share_of_blocks(p, stage) * held->block_parameters * here.element;
+                     share_of_blocks(p, stage) *
+                         (held->block_parameters - held->expert_parameters) * here.element +
+                     expert_seconds(p, stage, place, &here);
     if (stage == g->stages - 1)
         seconds += head.head + held->head_parameters * head.head_element;
     return seconds;
@@ -122,9 +164,10 @@ double tsr__compute_seconds(const tsr__predictor *p, int stage, int place)
                  /* for a prompt, only its last token goes through the head */
         head_rows = w->goal == TSR_PLAN_PROMPT ? 1 : rows;
     /* Experts that no row of the pass uses are not read. */
-    const double unused = held->expert_bytes * pow(1 - held->expert_use, rows);
+    const double unused = held->expert_bytes * pow(1 - held->expert_use, rows),
+                 skewed = (held->expert_bytes - unused) * (expert_skew(p, held) - 1);
     double parameters = share * held->block_parameters * rows,
-           bytes = share * (held->block_bytes - unused);
+           bytes = share * (held->block_bytes - unused + skewed);
     if (last) {
         parameters += held->head_parameters * head_rows;
         bytes += held->head_bytes;
@@ -138,7 +181,8 @@ double tsr__compute_seconds(const tsr__predictor *p, int stage, int place)
         bytes += share *
                  ((held->cache_bytes - held->state_bytes) / 2 + 2 * held->used_state_bytes) /
                  tsr__sequence_batches(w, g);
-    return fmax(flops / rank->flops, bytes / rank->bandwidth) + fixed;
+    return fmax(flops / rank->flops, bytes / rank->bandwidth) + fixed +
+           host_seconds(p, stage, place);
 }
 
 /* Messages ------------------------------------------------------------------------------------- */

@@ -22,9 +22,11 @@ typedef struct tsr__grid_work {
  * blocks has a proportional share of them. */
 typedef struct tsr__model_share {
     double block_bytes, block_parameters; /* of weights; the latter counts elements of matrices */
-    /* The part of block_bytes in experts, and of these the part that a row uses. */
-    double expert_bytes, expert_use;
-    double embedding_bytes;             /* on the first stage */
+    /* The parts of block_bytes and block_parameters in experts, and of these the part that a row
+     * uses. expert_skew is that of tsr_model_rank_plan; values below 1 count as 1. */
+    double expert_bytes, expert_parameters, expert_use, expert_skew;
+    double host_bytes;      /* experts in the host's memory, in addition to block_bytes */
+    double embedding_bytes; /* on the first stage */
     double head_bytes, head_parameters; /* on the last stage */
     double cache_bytes;
     double state_bytes; /* the part of cache_bytes in states; and the part of that which a pass */

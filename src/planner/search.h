@@ -9,6 +9,9 @@
 typedef struct tsr__grid_candidate {
     int data, tensor, stages;
     bool sharded;
+    /* how the experts of the first group are divided, and whether those of any group are mixed */
+    tsr_expert_division experts;
+    bool mixed;
     bool by_rates;    /* tensor-parallel ranks have shares by their rates, not equal ones */
     int count;        /* data · tensor · stages */
     int *ranks;       /* [count] numbers of the ranks in the cluster, ascending */
@@ -31,8 +34,11 @@ typedef struct tsr__grid_search {
     const tsr_model_config *config; /* of `model` */
     tsr__grid_work work;
     tsr_dtype dtype, cache_dtype;
-    int64_t context;         /* 0: the model's own context */
-    double layer_parameters; /* elements of a layer's matrices */
+    tsr_expert_division experts; /* as in tsr_model_params */
+    int host_experts;            /* the same */
+    int64_t context;             /* 0: the model's own context */
+    /* elements of a layer's matrices, and the part of them in experts */
+    double layer_parameters, layer_expert_parameters;
 } tsr__grid_search;
 
 typedef struct tsr__grid_candidates {
@@ -42,7 +48,7 @@ typedef struct tsr__grid_candidates {
 
 /* candidate.c */
 
-/* Sets layer_parameters. */
+/* Sets layer_parameters and layer_expert_parameters. */
 tsr_status tsr__grid_count_layer(tsr__grid_search *search) TSR_NODISCARD;
 
 /* Makes a candidate of `shape`, which has the numbers of ranks of each dimension and `sharded`, on
@@ -56,8 +62,8 @@ void tsr__grid_candidate_free(tsr__grid_candidate *candidate);
 
 /* Finds grids on all hosts together, on each subset of the hosts (on each single host if there are
  * more than 6), and on each kind of rank alone, with all divisions into data, tensor and stages.
- * Sets layer_parameters. Call tsr__grid_candidates_free afterwards, also after an error. Errors:
- * those of tsr_model_plan. */
+ * Calls tsr__grid_count_layer. Call tsr__grid_candidates_free afterwards, also after an error.
+ * Errors: those of tsr_model_plan. */
 tsr_status tsr__grid_search_run(tsr__grid_search *search, tsr__grid_candidates *out) TSR_NODISCARD;
 void tsr__grid_candidates_free(tsr__grid_candidates *candidates);
 

@@ -261,7 +261,8 @@ START_TEST(mistakes_are_named)
     tool_fails("generate " FOLDER " --ids 1 --stages 2",
                "tessera: generate: --stages 2 does not divide 1 rank\n");
     tool_refuses("generate x --ids 1 --experts hosts",
-                 "tessera: generate: --experts takes inside, whole, mixed or mixed:HOSTS, host or "
+                 "tessera: generate: --experts takes auto, inside, whole or mixed, also as "
+                 "auto:HOSTS or mixed:HOSTS, host or "
                  "host:LAYERS, or both "
                  "with a comma, not 'hosts'\n");
     tool_fails("generate " FOLDER " --ids 1 --experts host:2",

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/tool.h"
@@ -235,16 +236,20 @@ static const struct {
     {"plan . --ranks 2 --bandwidth x",
      "tessera: plan: --bandwidth takes bytes per second, such as 50G, not 'x'\n"},
     {"plan . --ranks 2 --experts host:0",
-     "tessera: plan: --experts takes inside, whole, mixed or mixed:HOSTS, "
-     "host or host:LAYERS, or both with a comma, "
-     "not 'host:0'\n"},
+     "tessera: plan: --experts takes auto, inside, whole or mixed, also as auto:HOSTS or "
+     "mixed:HOSTS, host or host:LAYERS, or both with a comma, not 'host:0'\n"},
+    {"plan . --ranks 2 --experts whole:2",
+     "tessera: plan: --experts takes auto, inside, whole or mixed, also as auto:HOSTS or "
+     "mixed:HOSTS, host or host:LAYERS, or both with a comma, not 'whole:2'\n"},
     {"plan . --ranks 2 --experts whole,host --bandwidth 1G",
      "tessera: plan: with --experts host, --bandwidth needs --host-bandwidth: the bytes per second "
      "that a device reads from the host's memory\n"},
     {"plan . --ranks 2 --bandwidth 1G --host-bandwidth 1G",
      "tessera: plan: --host-bandwidth is for --bandwidth with --experts host\n"},
-    {"plan . --cluster hosts.json --experts whole",
-     "tessera: plan: --cluster does not take --experts\n"},
+    {"plan . --cluster hosts.json --experts mixed:2",
+     "tessera: plan: --experts mixed:2: the hosts are those of --cluster\n"},
+    {"plan . --cluster hosts.json --goal training --experts whole",
+     "tessera: plan: --goal training does not take --experts\n"},
     {"plan . --ranks 2 --gflops 0", "tessera: plan: --gflops takes positive numbers, not '0'\n"},
     {"plan . --ranks 2 --dtype q9",
      "tessera: plan: --dtype takes a dtype such as f16 or q8_0, not 'q9'\n"},
@@ -373,6 +378,159 @@ START_TEST(plans_a_model)
 END_TEST
 
 #define GPT_OSS TEST_DATA "/model/families/gptoss/hf"
+
+/* Adds a tensor to the header of a safetensors file, whose data end at *end. columns 0: a vector.
+ */
+static void add_tensor(char *head, size_t size, uint64_t *end, int rows, int columns,
+                       const char *name)
+{
+    const uint64_t start = *end;
+    const size_t used = strlen(head);
+    char second[16] = "";
+    *end += 2 * (uint64_t)rows * (uint64_t)(columns > 0 ? columns : 1);
+    if (columns > 0)
+        snprintf(second, sizeof second, ",%d", columns);
+    snprintf(head + used, size - used,
+             "%c\"%s\":{\"dtype\":\"BF16\",\"shape\":[%d%s],\"data_offsets\":[%llu,%llu]}",
+             used > 0 ? ',' : '{', name, rows, second, (unsigned long long)start,
+             (unsigned long long)*end);
+}
+
+/* Writes a folder with a model of 16 experts of 96 features, of which a token uses 4. Only the
+ * header of its weights is in the file, which ends in a hole. */
+static void write_experts(char folder_path[160])
+{
+    static const char config[] =
+        "{\"model_type\":\"mixtral\",\"hidden_size\":64,\"num_hidden_layers\":1,"
+        "\"num_attention_heads\":8,\"num_key_value_heads\":8,\"intermediate_size\":96,"
+        "\"vocab_size\":64,\"max_position_embeddings\":64,\"rms_norm_eps\":1e-5,"
+        "\"rope_theta\":1e4,\"tie_word_embeddings\":true,\"num_local_experts\":16,"
+        "\"num_experts_per_tok\":4}";
+    static const char *const square[] = {"q", "k", "v", "o"};
+    static char head[32768];
+    char name[128], path[200];
+    uint64_t end = 0;
+    head[0] = '\0';
+    add_tensor(head, sizeof head, &end, 64, 64, "model.embed_tokens.weight");
+    add_tensor(head, sizeof head, &end, 64, 0, "model.norm.weight");
+    add_tensor(head, sizeof head, &end, 64, 0, "model.layers.0.input_layernorm.weight");
+    add_tensor(head, sizeof head, &end, 64, 0, "model.layers.0.post_attention_layernorm.weight");
+    for (int i = 0; i < 4; i++) {
+        snprintf(name, sizeof name, "model.layers.0.self_attn.%s_proj.weight", square[i]);
+        add_tensor(head, sizeof head, &end, 64, 64, name);
+    }
+    add_tensor(head, sizeof head, &end, 16, 64, "model.layers.0.block_sparse_moe.gate.weight");
+    for (int i = 0; i < 48; i++) {
+        const int which = i % 3 + 1;
+        snprintf(name, sizeof name, "model.layers.0.block_sparse_moe.experts.%d.w%d.weight", i / 3,
+                 which);
+        add_tensor(head, sizeof head, &end, which == 2 ? 64 : 96, which == 2 ? 96 : 64, name);
+    }
+    strcat(head, "}");
+    snprintf(folder_path, 160, "%s/experts", in.path);
+    ck_assert_int_eq(mkdir(folder_path, 0700), 0);
+    snprintf(path, sizeof path, "%s/config.json", folder_path);
+    FILE *file = fopen(path, "w");
+    ck_assert_ptr_nonnull(file);
+    fputs(config, file);
+    fclose(file);
+    snprintf(path, sizeof path, "%s/model.safetensors", folder_path);
+    file = fopen(path, "wb");
+    ck_assert_ptr_nonnull(file);
+    const uint64_t length = strlen(head);
+    for (int i = 0; i < 8; i++)
+        fputc((int)(length >> 8 * i & 255), file);
+    fputs(head, file);
+    fclose(file);
+    ck_assert_int_eq(truncate(path, (off_t)(8 + length + end)), 0);
+}
+
+/* An expert has 3 blocks in q8_0, too few for 6 ranks, which have whole experts if they are on one
+ * host. Those of two hosts have 8 experts and a block of each, because the slowest rank is then
+ * expected to compute 0.88 experts instead of 1.63. */
+START_TEST(chooses_how_experts_are_divided)
+{
+    static const struct {
+        const char *option, *division, *says;
+        double skew;
+    } cases[] = {
+        {"", "whole", "divided: whole (chosen);", 2.1706960},
+        {"--experts auto:2", "mixed", "divided: mixed (chosen);", 1.3230769},
+        {"--experts mixed:2", "mixed", "divided: mixed;", 1.3230769},
+        {"--experts inside", "inside", "divided: inside;", 1},
+    };
+    char command[400], model[160];
+    write_experts(model);
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        snprintf(command, sizeof command, "plan %s --dtype q8_0 --ranks 6 %s", model,
+                 cases[i].option);
+        tool_result result = tool_run(command);
+        ck_assert_msg(strstr(result.out, cases[i].says) != NULL, "%s: %s%s", command, result.out,
+                      result.err);
+        tool_result_free(&result);
+        strcat(command, " --json");
+        json_t *document = tool_json(command, "tessera.plan.inference");
+        const json_t *rank = json_array_get(tool_member(document, "ranks"), 3);
+        ck_assert_str_eq(tool_text(rank, "expert_division"), cases[i].division);
+        ck_assert_double_eq_tol(tool_number(rank, "expert_skew"), cases[i].skew, 1e-6);
+        json_decref(document);
+    }
+}
+END_TEST
+
+/* The same on a cluster of two hosts, whose ranks read experts on the host at a tenth of the rate.
+ * Rates of experts that were measured count for their elements. */
+START_TEST(divides_experts_on_a_cluster)
+{
+    static const char two[] =
+        "{\"link\": {\"latency_us\": 5, \"gbytes_per_second\": 10}, \"hosts\": ["
+        "{\"name\": \"a\", \"link\": {\"latency_us\": 1, \"gbytes_per_second\": 10}, \"ranks\": ["
+        "{\"count\": 3, \"gflops\": 9, \"memory_gbytes_per_second\": 0.01, "
+        "\"host_gbytes_per_second\": 0.001}]},"
+        "{\"name\": \"b\", \"link\": {\"latency_us\": 1, \"gbytes_per_second\": 10}, \"ranks\": ["
+        "{\"count\": 3, \"gflops\": 9, \"memory_gbytes_per_second\": 0.01, "
+        "\"host_gbytes_per_second\": 0.001}]}]}";
+    static const struct {
+        const char *option, *options;
+    } cases[] = {
+        {"", "--experts mixed"},
+        {"--experts auto", "--experts mixed"},
+        {"--experts whole", "--experts whole"},
+        {"--experts inside", "--experts inside"},
+        {"--experts host:1", "--experts mixed,host:1"},
+        {"--experts whole,host", "--experts whole,host"},
+    };
+    double seconds[COUNT_OF(cases)] = {0};
+    char command[400], path[160], model[160];
+    write_experts(model);
+    folder_write(&in, "experts.json", two, strlen(two), path);
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        snprintf(command, sizeof command, "plan %s --cluster experts.json --dtype q8_0 --json %s",
+                 model, cases[i].option);
+        json_t *document = tool_json(command, "tessera.plan.cluster");
+        const json_t *all = tool_member(document, "candidates");
+        for (size_t g = 0; g < json_array_size(all); g++) {
+            const json_t *grid = json_array_get(all, g);
+            if ((int)tool_number(grid, "tensor") != 6)
+                continue;
+            ck_assert_str_eq(tool_text(grid, "options"), cases[i].options);
+            seconds[i] = tool_number(grid, "compute_seconds");
+        }
+        json_decref(document);
+    }
+    ck_assert(seconds[0] > 0 && seconds[0] == seconds[1]);
+    ck_assert_msg(seconds[0] < seconds[2], "mixed %g s, whole %g s", seconds[0], seconds[2]);
+    ck_assert_msg(seconds[4] > 2 * seconds[0] && seconds[5] > seconds[4], "host %g and %g s",
+                  seconds[4], seconds[5]);
+    snprintf(command, sizeof command, "plan %s --cluster experts.json --dtype q8_0", model);
+    tool_result result = tool_run(command);
+    ck_assert_msg(strstr(result.out, "\nexperts are divided: mixed (chosen)\n"), "%s", result.out);
+    tool_result_free(&result);
+    tool_fails("plan " GPT_OSS " --cluster hosts.json --experts host",
+               "tessera: plan: planner: with host_experts, each rank needs "
+               "\"host_gbytes_per_second\"; rank 0 has none\n");
+}
+END_TEST
 
 /* Experts of 3 of 4 layers in the host's memory. Of 8 experts a token reads 3 through the bus. */
 START_TEST(predicts_experts_on_the_host)
@@ -792,6 +950,8 @@ TESTS(plan)
     tcase_add_loop_test(tests, fails_later, 0, (int)COUNT_OF(failures));
     tcase_add_test(tests, plans_a_model);
     tcase_add_test(tests, predicts_experts_on_the_host);
+    tcase_add_test(tests, chooses_how_experts_are_divided);
+    tcase_add_test(tests, divides_experts_on_a_cluster);
     tcase_add_test(tests, says_what_would_fit);
     tcase_add_test(tests, plans_stages);
     tcase_add_test(tests, finds_a_grid);

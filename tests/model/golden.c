@@ -3,7 +3,9 @@
  * weights. The files are in tests/data/model; those of families with few ingredients in common with
  * Llama are in families/. */
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "model/open.h"
@@ -573,6 +575,66 @@ CASE(golden_whole_experts, "golden: folders and GGUF files of families, with who
                           .prefill = 7});
 }
 
+static void keep_message(void *user, tsr_log_level level, const char *message)
+{
+    (void)level;
+    if (strncmp(message, "model: experts", 14) == 0)
+        snprintf(user, 256, "%s", message);
+}
+
+/* Experts of 4 blocks are mixed over hosts if the caller does not say how they are divided: they
+ * have too few blocks for three ranks, and whole experts would be more unequal. */
+static void check_choice(const tsr_partition_params *by, const int *hosts)
+{
+    static const tsr_rope_params rope = {.struct_size = sizeof rope, .rotary_dim = 16};
+    static const tsr_model_experts experts = {
+        .struct_size = sizeof experts, .count = 8, .used = 3, .hidden = 128};
+    static const tsr_model_layer layer = {.struct_size = sizeof layer,
+                                          .heads = 4,
+                                          .kv_heads = 4,
+                                          .head_dim = 16,
+                                          .rope = &rope,
+                                          .qk_norm = TSR_QK_NORM_HEADS,
+                                          .gated = true,
+                                          .activation = TSR_ACT_SILU,
+                                          .experts = &experts};
+    const tsr_model_config config = {.struct_size = sizeof config,
+                                     .architecture = "qwen3_moe",
+                                     .layers = 1,
+                                     .width = 64,
+                                     .vocabulary = 32,
+                                     .context = 16,
+                                     .norm_epsilon = 1e-5,
+                                     .norm = TSR_NORM_RMS,
+                                     .bos = -1,
+                                     .kind_count = 1,
+                                     .kinds = (const tsr_model_layer *const[]){&layer}};
+    tsr_model_file *file = NULL;
+    tsr_model *model = NULL;
+    tsr_model_stats stats = TSR_INIT(tsr_model_stats);
+    tsr_model_rank_plan planned[3];
+    char message[256] = "";
+    for (int r = 0; r < 3; r++)
+        planned[r] = TSR_INIT(tsr_model_rank_plan);
+    OK(tsr_model_file_open_random(&config, TSR_Q8_0, 1, &file));
+    OK(tsr_model_plan(file, tsr_model_plan_params(.ranks = 3, .partition = by, .hosts = hosts),
+                      NULL, planned, NULL));
+    tsr_log_set(keep_message, message, TSR_LOG_INFO);
+    OK(tsr_model_open(file, tsr_model_params(.group = group, .partition = by, .hosts = hosts),
+                      &model));
+    tsr_log_set(NULL, NULL, TSR_LOG_INFO);
+    OK(tsr_model_get_stats(model, &stats));
+    CHECK(planned[my_rank].expert_division == TSR_EXPERT_DIVISION_MIXED &&
+              stats.weight_bytes == planned[my_rank].weight_bytes,
+          "division %d, %llu bytes instead of %llu", (int)planned[my_rank].expert_division,
+          (unsigned long long)stats.weight_bytes,
+          (unsigned long long)planned[my_rank].weight_bytes);
+    CHECK(my_rank > 0 || strstr(message, "stage 0 are divided mixed (chosen); the slowest rank"),
+          "'%s'", message);
+    tsr_model_close(&model);
+    tsr_model_file_close(&file);
+}
+
 /* Hosts have whole experts, and their ranks parts of these. The first rank is the only one of its
  * host, which has more experts by its rate. */
 CASE(golden_mixed_experts, "golden: gpt-oss and Mixtral, with experts mixed over hosts")
@@ -593,6 +655,8 @@ CASE(golden_mixed_experts, "golden: gpt-oss and Mixtral, with experts mixed over
                                                      .hosts = hosts,
                                                      .expert_division = TSR_EXPERT_DIVISION_MIXED),
                           .prefill = 64});
+    if (ranks == 3)
+        check_choice(&weighted, hosts);
 }
 
 /* Ranks of two drivers in the mixed job; one rank has no expert of any layer. */

@@ -70,7 +70,7 @@ START_TEST(arrays_of_ranks)
               older[1].struct_size == sizeof older[1]);
     tsr_model_rank_plan ranks[2] = {TSR_INIT(tsr_model_rank_plan)};
     ck_assert_error(tsr_model_plan(file, params, NULL, ranks, NULL), TSR_ERR_INVALID,
-                    "tsr_model_rank_plan: struct_size of element 1 is 0, of element 0 192");
+                    "tsr_model_rank_plan: struct_size of element 1 is 0, of element 0 216");
 }
 END_TEST
 

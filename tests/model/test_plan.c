@@ -354,6 +354,7 @@ START_TEST(experts_mixed_over_hosts)
         ck_assert_int_eq(three[r].experts, 4);
         ck_assert_int_eq(three[r].expert_hidden, r == 0 ? 32 : 16);
     }
+    ck_assert_int_eq(three[0].expert_division, TSR_EXPERT_DIVISION_MIXED);
     params.hosts = wrong;
     ck_assert_error(plan_model(GPT_OSS, &params, NULL, three, NULL), TSR_ERR_INVALID,
                     "model: hosts: rank 1 is in team 3; 0 to 2 are possible");

@@ -169,6 +169,13 @@ START_TEST(refuses_arguments)
         {{.pass_tokens = -1}, "planner: pass_tokens is -1; it must be 1 to 1073741824"},
         {{.wire = TSR_I32},
          "planner: activations cannot be sent as i32; f32, f16, bf16 and q8_0 are possible"},
+        {{.goal = TSR_PLAN_TRAINING, .expert_division = TSR_EXPERT_DIVISION_WHOLE},
+         "planner: expert_division is 2 and host_experts 0; trainings divide experts inside, in "
+         "the memory of devices"},
+        {{.host_experts = 1},
+         "planner: with host_experts, each rank needs \"host_gbytes_per_second\"; rank 0 has none"},
+        {{.expert_division = (tsr_expert_division)4},
+         "model: expert_division is 4, which is not a tsr_expert_division"},
         {{.cache_dtype = TSR_I32},
          "model: the cache cannot be i32; f32, f16 and bf16 are possible"},
     };

@@ -127,6 +127,9 @@ START_TEST(reads_experts_that_are_used)
     expect(&work, &(tsr__grid){1, 1, 1, both, false, four, &share}, 6e-3 - 1e-3, 0, 0);
     work.sequences = 2;
     expect(&work, &(tsr__grid){1, 1, 1, both, false, four, &share}, 6e-3 - 0.5e-3, 0, 0);
+    /* The slowest rank reads 1.5 times its part, 1.5 MB, of the experts that are used. */
+    share.expert_skew = 1.5;
+    expect(&work, &(tsr__grid){1, 1, 1, both, false, four, &share}, 6e-3 - 0.5e-3 + 0.75e-3, 0, 0);
 }
 END_TEST
 
@@ -175,11 +178,38 @@ START_TEST(predicts_from_measured_passes)
         work.pass_tokens = 5;
         two_hosts(&cluster);
         cluster.rank[0].passes = 2;
-        cluster.rank[0].pass[0] = (tsr__measured_pass){1, 3e-3, 1e-3, 1e-8, 1e-3, 1e-8};
-        cluster.rank[0].pass[1] = (tsr__measured_pass){5, 5e-3, 3e-3, 3e-8, 2e-3, 1e-8};
+        cluster.rank[0].pass[0] = (tsr__measured_pass){1, 3e-3, 1e-3, 1e-8, 1e-3, 1e-8, 0};
+        cluster.rank[0].pass[1] = (tsr__measured_pass){5, 5e-3, 3e-3, 3e-8, 2e-3, 1e-8, 0};
         ck_assert_ok(tsr__predict(&cluster, &work, &grid, &predicted));
         tsr__cluster_finish(&cluster);
         ck_assert_double_eq_tol(predicted.compute, cases[i].seconds, 1e-9);
+    }
+}
+END_TEST
+
+/* Half of the elements are experts that take twice as long, and the slowest rank has 1.5 times its
+ * part. In the host's memory they take as long as reading half of them. */
+START_TEST(predicts_from_measured_experts)
+{
+    tsr__model_share share = whole;
+    const int four[] = {4};
+    const tsr__grid grid = {1, 1, 1, both, false, four, &share};
+    const tsr__grid_work work = work_of(TSR_PLAN_GENERATION, 1);
+    const double others = 3e-3 + 4e-3 + 5e5 * 1e-8 + 1e-3 + 2.5e-3,
+                 seconds[] = {5e5 * 2e-8 * 1.5, 0.5 * 1e6 / 1e7 * 1.5};
+    share.expert_parameters = 5e5;
+    share.expert_use = 0.5;
+    share.expert_skew = 1.5;
+    for (int on_host = 0; on_host < 2; on_host++) {
+        share.expert_bytes = on_host ? 0 : 1e6;
+        share.host_bytes = 1e6 - share.expert_bytes;
+        two_hosts(&cluster);
+        cluster.rank[0].passes = 1;
+        cluster.rank[0].host_bandwidth = 1e7;
+        cluster.rank[0].pass[0] = (tsr__measured_pass){1, 3e-3, 1e-3, 1e-8, 1e-3, 1e-8, 2e-8};
+        ck_assert_ok(tsr__predict(&cluster, &work, &grid, &predicted));
+        tsr__cluster_finish(&cluster);
+        ck_assert_double_eq_tol(predicted.compute, others + seconds[on_host], 1e-9);
     }
 }
 END_TEST
@@ -283,6 +313,7 @@ TESTS(planner_predict)
     tcase_add_test(tests, reads_experts_that_are_used);
     tcase_add_test(tests, waits_for_devices_of_a_host);
     tcase_add_test(tests, predicts_from_measured_passes);
+    tcase_add_test(tests, predicts_from_measured_experts);
     tcase_add_test(tests, predicts_prompts);
     tcase_add_test(tests, predicts_training);
     tcase_add_test(tests, memory_of_ranks);

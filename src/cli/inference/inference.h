@@ -138,9 +138,11 @@ extern inference_options inference_chosen;
      "layers of each stage, such as 10,12 (default: all stages need equally long for a token)",    \
      .read = cli_read_layers, .user = &inference_chosen.stages.layers},                            \
     {"experts", "HOW",                                                                             \
-     "ranks have a part of each expert (inside) or some experts (whole), or hosts some and their ranks parts of these (mixed) (default: inside, unless " \
-     "its quantisation blocks make the parts too unequal); host, or host:LAYERS for the first "   \
-     "layers, keeps experts in the host's memory, also as whole,host",                             \
+     "ranks have a part of each expert (inside) or some experts (whole), or hosts some and their " \
+     "ranks parts of these (mixed); auto (default): inside, unless its quantisation blocks make "  \
+     "the parts too unequal: then whole, or mixed if that is faster; auto:HOSTS or mixed:HOSTS "   \
+     "says how many hosts there are; host, or host:LAYERS for the first layers, keeps experts in " \
+     "the host's memory, also as whole,host",                                                      \
      .read = cli_read_experts, .user = &inference_chosen.stages.experts},                          \
     {"memory", "LIST",                                                                             \
      "device memory of each rank for weights and cache, such as 8G,12G, or one value for all; "    \

@@ -161,6 +161,7 @@ static tsr_status open_model(inference_job *j, int whole, int sequences)
                                .draft_tokens = o->draft.of.tokens,
                                .next_token = o->draft.of.from == TSR_DRAFT_MTP,
                                .snapshots = j->snapshots + more_states(whole, sequences)};
+    inference_chosen.stages.experts.unmixed = o->adapter_count > 0;
     cli_stages_divide(&inference_chosen.stages, j->comm, &params);
     params.progress = j->progress;
     params.user = j->user;

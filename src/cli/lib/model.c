@@ -93,6 +93,15 @@ static bool read_list(const char *text, bool (*read)(void *out, const char *valu
     return good;
 }
 
+const char *cli_expert_division_name(tsr_expert_division division)
+{
+    static const char *const names[] = {[TSR_EXPERT_DIVISION_AUTO] = "auto",
+                                        [TSR_EXPERT_DIVISION_INSIDE] = "inside",
+                                        [TSR_EXPERT_DIVISION_WHOLE] = "whole",
+                                        [TSR_EXPERT_DIVISION_MIXED] = "mixed"};
+    return names[division];
+}
+
 static bool add_experts(void *out, const char *value)
 {
     cli_experts *experts = out;
@@ -103,27 +112,28 @@ static bool add_experts(void *out, const char *value)
         experts->host = (int)layers;
         return good;
     }
-    static const char *const names[] = {[TSR_EXPERT_DIVISION_INSIDE] = "inside",
-                                        [TSR_EXPERT_DIVISION_WHOLE] = "whole",
-                                        [TSR_EXPERT_DIVISION_MIXED] = "mixed"};
-    for (size_t i = 1; i < sizeof names / sizeof *names; i++)
-        if (strcmp(value, names[i]) == 0) {
-            experts->division = (tsr_expert_division)i;
-            return true;
-        }
-    int64_t hosts = 0;
-    if (strncmp(value, "mixed:", 6) != 0 ||
-        !cli_read_integer(value + 6, 1, TSR_MODEL_PLAN_MAX_RANKS, &hosts))
-        return false;
-    experts->division = TSR_EXPERT_DIVISION_MIXED;
-    experts->hosts = (int)hosts;
-    return true;
+    for (int i = TSR_EXPERT_DIVISION_AUTO; i <= TSR_EXPERT_DIVISION_MIXED; i++) {
+        const char *name = cli_expert_division_name((tsr_expert_division)i);
+        const size_t length = strlen(name);
+        const bool over_hosts = i == TSR_EXPERT_DIVISION_AUTO || i == TSR_EXPERT_DIVISION_MIXED;
+        int64_t hosts = 0;
+        if (strncmp(value, name, length) != 0)
+            continue;
+        if (value[length] != '\0' &&
+            !(over_hosts && value[length] == ':' &&
+              cli_read_integer(value + length + 1, 1, TSR_MODEL_PLAN_MAX_RANKS, &hosts)))
+            return false;
+        experts->division = (tsr_expert_division)i;
+        experts->hosts = (int)hosts;
+        return true;
+    }
+    return false;
 }
 
 int *cli_experts_hosts(const cli_experts *experts, int stages, int ranks)
 {
     const int each = ranks / stages;
-    if (experts->hosts == 0)
+    if (experts->hosts == 0 && !(experts->unmixed && experts->division == TSR_EXPERT_DIVISION_AUTO))
         return NULL;
     int *hosts = cli_alloc((size_t)ranks, sizeof *hosts);
     for (int r = 0; r < ranks; r++)
@@ -133,12 +143,12 @@ int *cli_experts_hosts(const cli_experts *experts, int stages, int ranks)
 
 bool cli_read_experts(void *user, const char *text, char *problem, size_t size)
 {
-    *(cli_experts *)user = (cli_experts){0};
+    *(cli_experts *)user = (cli_experts){.given = true};
     if (read_list(text, add_experts, user))
         return true;
     snprintf(problem, size,
-             "takes inside, whole, mixed or mixed:HOSTS, host or host:LAYERS, or both with a "
-             "comma, not '%.80s'",
+             "takes auto, inside, whole or mixed, also as auto:HOSTS or mixed:HOSTS, host or "
+             "host:LAYERS, or both with a comma, not '%.80s'",
              text);
     return false;
 }

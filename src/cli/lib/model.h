@@ -32,16 +32,24 @@ bool cli_read_draft(void *user, const char *text, char *problem, size_t size);
 
 /* The value of --experts. */
 typedef struct cli_experts {
+    bool given; /* the option was given */
     tsr_expert_division division;
-    int host;  /* as `host_experts` in tsr_model_params */
-    int hosts; /* of mixed:HOSTS: the ranks of a stage are those of so many hosts; 0: as they are */
+    int host; /* as `host_experts` in tsr_model_params */
+    /* of auto:HOSTS and mixed:HOSTS: the ranks of a stage are those of so many hosts; 0: as they
+     * are */
+    int hosts;
+    /* Without `hosts`, auto does not mix experts over hosts: the program has adapters, which mixed
+     * experts cannot have. The program sets this. */
+    bool unmixed;
 } cli_experts;
 /* Returns the hosts of all ranks for tsr_model_plan_params, or NULL if the option does not give
  * their number. The caller must free it. */
 int *cli_experts_hosts(const cli_experts *experts, int stages, int ranks);
-/* Reads cli_experts: inside, whole, mixed or mixed:HOSTS, host or host:LAYERS, or both with a
- * comma. */
+/* Reads cli_experts: auto, inside, whole or mixed, also as auto:HOSTS or mixed:HOSTS, host or
+ * host:LAYERS, or both with a comma. */
 bool cli_read_experts(void *user, const char *text, char *problem, size_t size);
+/* Returns the word for a division of experts. */
+const char *cli_expert_division_name(tsr_expert_division division);
 
 /* As cli_failed_in for an error about the file at `path`. If that is a model's config.json, the
  * sentence also names its folder. */

@@ -1,5 +1,6 @@
 /* tessera plan --cluster: prints the best grid of a cluster's ranks for a model. */
 #include <inttypes.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,6 +27,7 @@ typedef struct result {
     int64_t context_ranks;
     const tsr_cluster *cluster;
     const tsr_cluster_plan *plan;
+    const cli_experts *experts; /* the option */
     tsr_cluster_plan_info info;
     int shown_count, shown[MOST_SHOWN]; /* the numbers of the grids to print, the best first */
 } result;
@@ -251,6 +253,23 @@ static void append(char text[OPTIONS_TEXT], const char *format, ...)
     va_end(values);
 }
 
+/* Appends the option that divides experts like this: as the user wants, or mixed if the plan has
+ * chosen that. */
+static void append_experts(const result *r, const tsr_cluster_grid *grid, char text[OPTIONS_TEXT])
+{
+    const bool named = r->experts->division != TSR_EXPERT_DIVISION_AUTO ||
+                       grid->expert_division == TSR_EXPERT_DIVISION_MIXED;
+    const char *name = cli_expert_division_name(grid->expert_division);
+    const bool divided = named && grid->tensor > 1;
+    if (divided || r->experts->host > 0)
+        append(text, " --experts %s%s", divided ? name : "",
+               divided && r->experts->host > 0 ? "," : "");
+    if (r->experts->host == INT_MAX)
+        append(text, "host");
+    else if (r->experts->host > 0)
+        append(text, "host:%d", r->experts->host);
+}
+
 /* Writes the options with which programs divide the model like this, if any are needed: those of
  * tessera generate, chat and bench model, and for training those of examples/gpt. */
 static char *format_options(const result *r, const tsr_cluster_grid *grid, char text[OPTIONS_TEXT])
@@ -274,6 +293,7 @@ static char *format_options(const result *r, const tsr_cluster_grid *grid, char 
         append(text, training ? " --tensor-rates" : " --rates");
     for (int i = 0; grid->by_rates && i < count; i++)
         append(text, "%s" RATE_FORMAT, i > 0 ? "," : " ", rates[i]);
+    append_experts(r, grid, text);
     return text[0] == ' ' ? text + 1 : text;
 }
 
@@ -284,6 +304,10 @@ static void print_best(const result *r)
     const tsr_cluster_grid best = grid_at(r, r->info.best);
     puts(r->shown_count > 1 ? "\nthe best:" : "the best:");
     print_ranks(r);
+    if (best.expert_division != TSR_EXPERT_DIVISION_AUTO && best.tensor > 1)
+        cli_line(stdout, "\nexperts are divided: %s%s",
+                 cli_expert_division_name(best.expert_division),
+                 r->experts->division == TSR_EXPERT_DIVISION_AUTO ? " (chosen)" : "");
     const char *options = format_options(r, &best, text);
     if (options[0])
         cli_line(stdout, "\noptions of %s: %s",
@@ -343,6 +367,8 @@ static void add_grid(json_t *list, const result *r, int number)
     cli_json_u64(object, "stages", (uint64_t)grid.stages);
     cli_json_bool(object, "sharded", grid.sharded);
     cli_json_bool(object, "by_rates", grid.by_rates);
+    if (grid.expert_division != TSR_EXPERT_DIVISION_AUTO)
+        cli_json_text(object, "expert_division", cli_expert_division_name(grid.expert_division));
     add_seconds(object, &grid);
     cli_json_bool(object, "processors_are_shared", grid.shared_host >= 0);
     json_t *layers = cli_json_add_array(object, "layers");
@@ -403,6 +429,7 @@ static int check_goal(const plan_options *o, tsr_plan_goal goal)
                {o->context_ranks > 0, goal == TSR_PLAN_TRAINING, "context-parallel"},
                {o->accumulate > 0, goal == TSR_PLAN_TRAINING, "accumulate"},
                {o->sequences > 0, goal == TSR_PLAN_GENERATION, "sequences"},
+               {o->experts.given, goal != TSR_PLAN_TRAINING, "experts"},
                {o->dtype != 0, goal != TSR_PLAN_TRAINING, "dtype"},
                {o->cache_dtype != 0, goal != TSR_PLAN_TRAINING, "cache-dtype"}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -433,11 +460,13 @@ static int check_options(const plan_options *o)
                               {o->latency_us >= 0, "latency"},
                               {o->stages > 0, "stages"},
                               {o->layers.count > 0, "stage-layers"},
-                              {o->experts.division != 0 || o->experts.host > 0, "experts"},
                               {o->host_bandwidth.count > 0, "host-bandwidth"},
                               {o->draft.from != TSR_DRAFT_NONE, "draft"},
                               {0}};
     const int code = plan_refuse_sharding("--cluster", o);
+    if (code == CLI_DONE && o->experts.hosts > 0)
+        return cli_usage_error("plan: --experts %s:%d: the hosts are those of --cluster",
+                               cli_expert_division_name(o->experts.division), o->experts.hosts);
     return code == CLI_DONE ? plan_refuse("--cluster", all) : code;
 }
 
@@ -464,7 +493,9 @@ static tsr_status plan_and_print(result *r, const tsr_model_file *file, const pl
                                 .sequences = (int)(training ? o->batch : o->sequences),
                                 .micro_batches = (int)o->accumulate,
                                 .context_ranks = (int)o->context_ranks, .dtype = o->dtype,
-                                .cache_dtype = o->cache_dtype, .wire = o->wire),
+                                .cache_dtype = o->cache_dtype, .wire = o->wire,
+                                .expert_division = o->experts.division,
+                                .host_experts = o->experts.host),
         &plan);
     if (status == TSR_OK)
         status = tsr_cluster_plan_get_info(plan, &r->info);
@@ -482,8 +513,10 @@ static tsr_status plan_and_print(result *r, const tsr_model_file *file, const pl
 
 int plan_on_cluster(const char *path, const plan_options *o)
 {
-    result r = {
-        .path = path, .context_ranks = o->context_ranks, .info = TSR_INIT(tsr_cluster_plan_info)};
+    result r = {.path = path,
+                .context_ranks = o->context_ranks,
+                .experts = &o->experts,
+                .info = TSR_INIT(tsr_cluster_plan_info)};
     tsr_cluster *cluster = NULL;
     tsr_model_file *file = NULL;
     int code = check_options(o);

@@ -2,6 +2,7 @@
  * the speed. */
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,6 +27,7 @@ typedef struct result {
     double *flops; /* [given.count] */
     int stages;
     bool on_host;              /* some experts are in the host's memory */
+    bool auto_experts;         /* the plan chooses how experts are divided */
     tsr_dtype cache_dtype;     /* 0: not given */
     double *stage_rates;       /* [stages]; NULL: equal */
     double generation, prompt; /* tokens per second; 0: not predicted */
@@ -108,6 +110,17 @@ static int read_stages(const plan_options *o, result *r)
 
 /* Predictions ---------------------------------------------------------------------------------- */
 
+/* Returns the part of token_bytes in experts. */
+static double expert_token_bytes(const result *r, const tsr_model_rank_plan *p)
+{
+    for (int i = 0; i < r->config->kind_count; i++) {
+        const tsr_model_experts *e = r->config->kinds[i]->experts;
+        if (e)
+            return (double)p->expert_bytes * (double)e->used / (double)e->count;
+    }
+    return 0;
+}
+
 /* Predicts the speeds with the cost model that the help describes. The slowest rank determines
  * them. */
 static void predict(const plan_options *o, result *r)
@@ -121,9 +134,11 @@ static void predict(const plan_options *o, result *r)
             const double read = (double)p->token_bytes +
                                 (double)(p->cache_bytes - p->state_bytes) / 2 +
                                 2 * (double)p->used_state_bytes;
-            double seconds = read / (double)r->bandwidth[i];
+            const double more = p->expert_skew - 1;
+            double seconds = (read + more * expert_token_bytes(r, p)) / (double)r->bandwidth[i];
             if (r->host_bandwidth)
-                seconds += (double)p->host_token_bytes / (double)r->host_bandwidth[i];
+                seconds +=
+                    p->expert_skew * (double)p->host_token_bytes / (double)r->host_bandwidth[i];
             token = seconds > token ? seconds : token;
         }
         if (r->flops) {
@@ -243,6 +258,24 @@ static void print_fit(const result *r)
     puts("");
 }
 
+/* Says how the experts of each stage are divided. */
+static void print_division(const result *r)
+{
+    const int each = r->given.count / r->stages;
+    for (int s = 0; s < r->stages && each > 1; s++) {
+        const tsr_model_rank_plan *p = &r->ranks[s * each];
+        char stage[32] = "";
+        if (r->stages > 1)
+            snprintf(stage, sizeof stage, " of stage %d", s);
+        if (p->expert_division != TSR_EXPERT_DIVISION_AUTO)
+            cli_line(stdout,
+                     "experts%s are divided: %s%s; for a token, the slowest rank is expected to "
+                     "have %.2f times its part of the work",
+                     stage, cli_expert_division_name(p->expert_division),
+                     r->auto_experts ? " (chosen)" : "", p->expert_skew);
+    }
+}
+
 static void print_text(const char *path, const result *r)
 {
     cli_print(stdout, "%s: %s, %d layer%s, on %d rank%s", path, r->config->architecture,
@@ -255,6 +288,7 @@ static void print_text(const char *path, const result *r)
     if (has_experts(r->config))
         puts("\nexperts: how many a rank has of a layer, and hidden features of each; per token: "
              "weights that it reads");
+    print_division(r);
     if (r->on_host)
         puts("on the host: experts in the host's memory, and what a token reads of them");
 
@@ -303,6 +337,11 @@ static void add_rank(json_t *list, const result *r, int rank)
     cli_json_u64(object, "rank", (uint64_t)rank);
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
         cli_json_u64(object, members[i].name, members[i].value);
+    if (p->expert_division != TSR_EXPERT_DIVISION_AUTO) {
+        cli_json_u64(object, "expert_parameters", p->expert_parameters);
+        cli_json_text(object, "expert_division", cli_expert_division_name(p->expert_division));
+        cli_json_real(object, "expert_skew", p->expert_skew);
+    }
     if (r->given.memory && r->given.memory[rank] > 0)
         cli_json_u64(object, "memory_bytes", r->given.memory[rank]);
 }
@@ -373,6 +412,7 @@ int plan_inference(const char *path, const plan_options *o)
     result r = {.fit = TSR_INIT(tsr_model_fit)};
     int code = plan_refuse_sharding(PLAN_INFERENCE, o);
     r.cache_dtype = o->cache_dtype;
+    r.auto_experts = o->experts.division == TSR_EXPERT_DIVISION_AUTO;
     if (code == CLI_DONE)
         code = plan_ranks_read(o, &r.given);
     if (code == CLI_DONE) {

@@ -85,10 +85,10 @@ static const cli_option options[] = {
      .read = cli_read_layers, .user = &chosen.layers},
     {"experts", "HOW",
      "ranks have a part of each expert (inside) or some experts (whole), or hosts some and their "
-     "ranks parts of these (mixed) (default: inside, unless "
-     "its quantisation blocks make the parts too unequal); host, or host:LAYERS for the first "
-     "layers, keeps experts in the host's memory, also as whole,host; mixed:HOSTS says how many "
-     "hosts there are (inference)",
+     "ranks parts of these (mixed); auto (default): inside, unless its quantisation blocks make "
+     "the parts too unequal: then whole, or mixed if that is faster; auto:HOSTS or mixed:HOSTS "
+     "says how many hosts there are; host, or host:LAYERS for the first layers, keeps experts in "
+     "the host's memory, also as whole,host (inference, cluster)",
      .read = cli_read_experts, .user = &chosen.experts},
     {"draft", "HOW",
      "drafts of generate, for which memory is needed: states of delta nets for ngram:N, and the "

@@ -195,8 +195,8 @@ static bool has_model_options(const plan_options *o)
 {
     return o->dtype != 0 || o->cache_dtype != 0 || o->context > 0 || o->sequences > 0 ||
            o->bandwidth.count > 0 || o->gflops.count > 0 || o->latency_us >= 0 || o->stages > 0 ||
-           o->layers.count > 0 || o->experts.division != 0 || o->experts.host > 0 ||
-           o->host_bandwidth.count > 0 || o->draft.from != TSR_DRAFT_NONE;
+           o->layers.count > 0 || o->experts.given || o->host_bandwidth.count > 0 ||
+           o->draft.from != TSR_DRAFT_NONE;
 }
 
 /* Fails if an option was given that would have no effect. */

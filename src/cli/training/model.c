@@ -62,6 +62,7 @@ static tsr_status open_layers(training_model *m, const tsr_model_file *file)
 {
     const training_options *o = &training_chosen;
     tsr_model_params how = TSR_INIT(tsr_model_params);
+    training_chosen.stages.experts.unmixed = true;
     cli_stages_divide(&training_chosen.stages, m->job->replica, &how);
     TRY(divide_layers(m, &how, &m->first_layer, &m->layer_count));
     m->features = o->dtype != 0 ? o->dtype : TSR_F32;
@@ -87,6 +88,7 @@ static tsr_status open_base(training_model *m, const tsr_model_file *file)
                                .stages = m->job->stages,
                                .dtype = o->dtype,
                                .recompute = o->recompute};
+    training_chosen.stages.experts.unmixed = true;
     cli_stages_divide(&training_chosen.stages, m->job->replica, &params);
     TRY(tsr_model_open(file, &params, &m->base));
     m->stack = tsr_model_stack(m->base);

@@ -153,6 +153,7 @@ void tsr__plan_add_item(const tsr__kept *kept, const tsr__planned *item, const t
         out->host_bytes += bytes;
         out->host_token_bytes += (uint64_t)llround((double)bytes * used);
         out->token_parameters += (uint64_t)llround((double)elements * used);
+        out->expert_parameters += (uint64_t)llround((double)elements * used);
         return;
     }
     *(is_norm(item->ours)        ? &out->norm_bytes
@@ -172,7 +173,11 @@ void tsr__plan_add_item(const tsr__kept *kept, const tsr__planned *item, const t
     if (tsr__config_is_next(kept->config, item->layer)) /* only drafts read it */
         return;
     out->token_bytes += (uint64_t)llround((double)bytes * used);
-    out->token_parameters += item->ndim == 2 ? (uint64_t)llround((double)elements * used) : 0;
+    if (item->ndim != 2)
+        return;
+    out->token_parameters += (uint64_t)llround((double)elements * used);
+    if (of_experts)
+        out->expert_parameters += (uint64_t)llround((double)elements * used);
 }
 
 /* The bytes that a sequence's state has for one key head of a delta net, or one feature of a short

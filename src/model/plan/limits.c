@@ -88,16 +88,19 @@ static tsr_status limit_stage(const tsr__model_plan *plan, const tsr_model_plan_
     return TSR_OK;
 }
 
-/* Returns whether all experts are whole on ranks. */
-static bool has_whole_experts(const tsr__model_plan *plan, const tsr__plan_division *d)
+/* Returns whether all experts are whole on the ranks of all stages. */
+static bool has_whole_experts(const tsr__model_plan *plan, const tsr_model_plan_params *p,
+                              const tsr__plan_division *d)
 {
     const tsr_model_config *c = d->kept.config;
     bool any = false;
-    for (int kind = 0; kind < c->kind_count; kind++) {
+    for (int i = 0; i < p->stages * c->kind_count; i++) {
+        const tsr__kept here = tsr__plan_kept_of(d, p, i / c->kind_count);
+        const int kind = i % c->kind_count;
         tsr__kept_hidden hidden;
         if (!c->kinds[kind]->experts)
             continue;
-        if (tsr__kept_divide_hidden(&d->kept, plan->weights, kind, &hidden) != TSR_OK ||
+        if (tsr__kept_divide_hidden(&here, plan->weights, kind, &hidden) != TSR_OK ||
             !hidden.whole_experts)
             return false;
         any = true;
@@ -114,7 +117,7 @@ tsr_status tsr__plan_divide_ranks(const tsr__model_plan *plan, const tsr_model_p
     *out = (tsr__plan_division){0};
     TSR__TRY(tsr__plan_check_cache(c, p));
     TSR__TRY(tsr__plan_divide_by_rates(plan, p, out));
-    if (!plan->memory_bytes || (p->stages > 1 && !layers) || !has_whole_experts(plan, out))
+    if (!plan->memory_bytes || (p->stages > 1 && !layers) || !has_whole_experts(plan, p, out))
         return TSR_OK;
     uint64_t *limits = tsr__calloc((size_t)p->ranks * (size_t)c->kind_count, sizeof *limits);
     tsr_shard_range *ranges = tsr__calloc((size_t)p->ranks, sizeof *ranges);

@@ -1,6 +1,7 @@
 #include "model/plan/plan.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 #include "base/alloc.h"
 #include "base/error.h"
@@ -142,6 +143,63 @@ tsr_status tsr__model_plan_layers(const tsr__model_plan *plan, const tsr_model_p
     return status;
 }
 
+/* Experts -------------------------------------------------------------------------------------- */
+
+/* Returns the first layer of a rank's stage that has experts, or −1. */
+static int expert_layer(const tsr_model_config *c, const tsr_model_rank_plan *rank)
+{
+    for (int i = rank->first_layer; i < rank->first_layer + rank->layers; i++)
+        if (tsr__config_layer(c, i)->experts)
+            return i;
+    return -1;
+}
+
+/* Returns how many experts of a layer are used if each sequence generates a token. */
+static int64_t chosen_experts(const tsr_model_experts *e, int sequences)
+{
+    const double count = (double)e->count, unused = pow(1 - (double)e->used / count, sequences);
+    const int64_t chosen = llround(count * (1 - unused));
+    return chosen > e->used ? chosen : e->used;
+}
+
+/* Sets expert_division and expert_skew of the ranks of a stage, held[ranks of the stage]. */
+static tsr_status describe_experts(const tsr__model_plan *plan, const tsr_model_plan_params *p,
+                                   const tsr__kept *kept, tsr_model_rank_plan *held)
+{
+    const int layer = expert_layer(kept->config, held);
+    tsr__kept_hidden how = {0};
+    tsr_expert_division division = TSR_EXPERT_DIVISION_AUTO;
+    double slowest = 1, by_average = 1;
+    if (layer >= 0) {
+        const tsr_model_experts *e = tsr__config_layer(kept->config, layer)->experts;
+        TSR__TRY(
+            tsr__kept_divide_hidden(kept, plan->weights, kept->config->layer_kinds[layer], &how));
+        TSR__TRY(tsr__kept_expert_load(kept, e, &how, chosen_experts(e, p->sequences), &slowest,
+                                       &by_average));
+        division = how.whole_experts ? TSR_EXPERT_DIVISION_WHOLE
+                   : how.mixed       ? TSR_EXPERT_DIVISION_MIXED
+                                     : TSR_EXPERT_DIVISION_INSIDE;
+    }
+    for (int r = 0; r < kept->ranks; r++) {
+        held[r].expert_division = division;
+        held[r].expert_skew = by_average > 0 ? slowest / by_average : 1;
+    }
+    return TSR_OK;
+}
+
+tsr_status tsr__model_plan_experts(const tsr__model_plan *plan, const tsr_model_plan_params *p,
+                                   tsr_model_rank_plan *held)
+{
+    const int each = p->ranks / p->stages;
+    tsr__plan_division d = {0};
+    TSR__TRY(tsr__kept_choose(plan->weights, each, p->dtype, p->expert_division, &d.kept));
+    for (int s = 0; s < p->stages; s++) {
+        const tsr__kept kept = tsr__plan_kept_of(&d, p, s);
+        TSR__TRY(describe_experts(plan, p, &kept, held + (size_t)s * (size_t)each));
+    }
+    return TSR_OK;
+}
+
 /* The public function -------------------------------------------------------------------------- */
 
 /* Divides the layers over the stages, computes whether the plan fits, and what each rank holds. */
@@ -158,6 +216,8 @@ static tsr_status plan_all(const tsr__model_plan *plan, const tsr_model_plan_par
         status = tsr__model_plan_fit(plan, p, memory_bytes, &found);
     if (status == TSR_OK)
         status = tsr__model_plan_ranks(plan, p, layers, held);
+    if (status == TSR_OK)
+        status = tsr__model_plan_experts(plan, p, held);
     if (status == TSR_OK && fit)
         tsr__struct_write(sizeof found, &found, fit);
     if (status == TSR_OK)

@@ -44,6 +44,10 @@ tsr_status tsr__model_plan_check(const tsr_model_config *config,
 tsr_status tsr__model_plan_ranks(const tsr__model_plan *plan, const tsr_model_plan_params *params,
                                  const int *layers, tsr_model_rank_plan *out) TSR_NODISCARD;
 
+/* Sets expert_division and expert_skew of held[params->ranks], whose layers are set. */
+tsr_status tsr__model_plan_experts(const tsr__model_plan *plan, const tsr_model_plan_params *params,
+                                   tsr_model_rank_plan *held) TSR_NODISCARD;
+
 /* Computes the bytes of each layer, with its cache, on each rank: of rank r and layer i in
  * out[r · (layers + 1) + i]. Element `layers` of a rank is what it holds outside layers. */
 tsr_status tsr__model_plan_layers(const tsr__model_plan *plan, const tsr_model_plan_params *params,

@@ -164,6 +164,16 @@ void tsr__plan_division_finish(tsr__plan_division *d)
     tsr__free(d->limits);
 }
 
+tsr__kept tsr__plan_kept_of(const tsr__plan_division *d, const tsr_model_plan_params *p, int stage)
+{
+    const int first = stage * (p->ranks / p->stages);
+    const bool weighted = p->partition->kind == TSR_PARTITION_WEIGHTED && p->partition->rates;
+    tsr__kept out = d->kept;
+    out.hosts = p->hosts ? p->hosts + first : NULL;
+    out.rates = weighted ? p->partition->rates + first : NULL;
+    return out;
+}
+
 tsr_status tsr__plan_divide_stages(const tsr__model_plan *plan, const tsr_model_plan_params *p,
                                    tsr_shard_range *ranges, tsr__plan_division *d)
 {
@@ -172,9 +182,10 @@ tsr_status tsr__plan_divide_stages(const tsr__model_plan *plan, const tsr_model_
     for (int first = 0; first < p->ranks; first += each) {
         if (p->partition->rates)
             partition.rates = p->partition->rates + first;
+        const tsr__kept here = tsr__plan_kept_of(d, p, first / each);
         for (int kind = 0; kind < d->kept.config->kind_count; kind++)
             TSR__TRY(divide_stage(
-                &d->kept, plan->weights, kind, &partition, p->hosts ? p->hosts + first : NULL,
+                &here, plan->weights, kind, &partition, here.hosts,
                 d->limits ? d->limits + (size_t)kind * (size_t)p->ranks + first : NULL, ranges,
                 d->shares + (size_t)first * (size_t)d->kept.config->kind_count + kind));
     }
@@ -187,10 +198,6 @@ tsr_status tsr__plan_divide_by_rates(const tsr__model_plan *plan, const tsr_mode
     const int each = p->ranks / p->stages;
     *out = (tsr__plan_division){0};
     TSR__TRY(tsr__kept_choose(plan->weights, each, p->dtype, p->expert_division, &out->kept));
-    for (int first = 0; p->hosts && first < p->ranks; first += each) {
-        const int team = tsr__teams_largest(each, p->hosts + first);
-        out->kept.team = team > out->kept.team ? team : out->kept.team;
-    }
     tsr_shard_range *ranges = tsr__calloc((size_t)each, sizeof *ranges);
     out->shares = tsr__calloc((size_t)p->ranks,
                               (size_t)plan->weights->config->kind_count * sizeof *out->shares);

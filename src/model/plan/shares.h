@@ -29,6 +29,8 @@ typedef struct tsr__plan_division {
  */
 tsr_status tsr__plan_divide_by_rates(const tsr__model_plan *plan, const tsr_model_plan_params *p,
                                      tsr__plan_division *out) TSR_NODISCARD;
+/* Returns d->kept with the hosts and the rates of a stage's ranks. */
+tsr__kept tsr__plan_kept_of(const tsr__plan_division *d, const tsr_model_plan_params *p, int stage);
 /* Divides all kinds of layers over the ranks of each stage, in d->shares, within d->limits.
  * ranges[ranks of a stage] is scratch memory. */
 tsr_status tsr__plan_divide_stages(const tsr__model_plan *plan, const tsr_model_plan_params *p,

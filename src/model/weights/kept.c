@@ -2,9 +2,14 @@
  * dtype is a block format and a rank's part would begin or end inside a block. */
 #include "model/weights/kept.h"
 
+#include <math.h>
+
+#include "base/alloc.h"
 #include "base/error.h"
 #include "model/config/config.h"
 #include "model/weights/elements.h"
+#include "model/weights/expert_load.h"
+#include "parallel/internal.h"
 #include "tensor/dtype.h"
 
 /* Dtypes ------------------------------------------------------------------------------------- */
@@ -155,6 +160,100 @@ tsr_status tsr__kept_align_mlp(const tsr__kept *k, const tsr__weights *weights, 
     return TSR_OK;
 }
 
+/* Experts ------------------------------------------------------------------------------------ */
+
+/* Hosts with several ranks have experts together if the slowest rank is then expected to take at
+ * most this part of the time. */
+#define MIXED_GAIN 0.9
+
+/* Fills group[ranks] from the division over hosts, and returns the number of groups. */
+static int make_groups(const tsr__kept *k, const int *hosts, const tsr_shard_range *whole,
+                       const tsr_shard_range *inside, int64_t hidden, tsr__expert_group *group)
+{
+    int groups = 0;
+    for (int host = 0; host < k->ranks; host++) {
+        tsr__expert_group here = {0};
+        for (int r = 0; r < k->ranks; r++) {
+            const double rate = k->rates ? k->rates[r] : 1;
+            if (hosts[r] != host || inside[r].count == 0 || !(rate > 0))
+                continue;
+            here.experts = (int64_t)whole[r].count;
+            here.work = fmax(here.work, (double)inside[r].count / (double)hidden / rate);
+        }
+        if (here.experts > 0)
+            group[groups++] = here;
+    }
+    return groups;
+}
+
+static tsr_status load_over_hosts(const tsr__kept *k, const tsr_model_experts *experts,
+                                  const int *hosts, uint64_t align, int64_t chosen, double *slowest,
+                                  double *by_average)
+{
+    const tsr_partition_params partition = {.struct_size = sizeof partition,
+                                            .kind = k->rates ? TSR_PARTITION_WEIGHTED
+                                                             : TSR_PARTITION_UNEVEN,
+                                            .rates = k->rates,
+                                            .align = align};
+    const size_t ranks = (size_t)k->ranks;
+    tsr_shard_range *whole = tsr__calloc(ranks, sizeof *whole);
+    tsr_shard_range *inside = tsr__calloc(ranks, sizeof *inside);
+    tsr__expert_group *group = tsr__calloc(ranks, sizeof *group);
+    tsr_status status = whole && inside && group
+                            ? tsr__teams_divide(k->ranks, hosts, &partition, experts->count,
+                                                experts->hidden, whole, inside)
+                            : TSR_ERR_NO_MEMORY;
+    if (status == TSR_OK)
+        status = tsr__expert_load(make_groups(k, hosts, whole, inside, experts->hidden, group),
+                                  group, chosen, slowest, by_average);
+    tsr__free(whole);
+    tsr__free(inside);
+    tsr__free(group);
+    return status == TSR_OK ? TSR_OK : tsr__fail_context(status, "model: hosts");
+}
+
+tsr_status tsr__kept_expert_load(const tsr__kept *k, const tsr_model_experts *experts,
+                                 const tsr__kept_hidden *how, int64_t chosen, double *slowest,
+                                 double *by_average)
+{
+    int *hosts = tsr__calloc((size_t)k->ranks, sizeof *hosts); /* one host: inside experts */
+    if (!hosts)
+        return TSR_ERR_NO_MEMORY;
+    for (int r = 0; r < k->ranks; r++)
+        hosts[r] = how->whole_experts ? r : how->mixed && k->hosts ? k->hosts[r] : 0;
+    const tsr_status status =
+        load_over_hosts(k, experts, hosts, how->align, chosen, slowest, by_average);
+    tsr__free(hosts);
+    return status;
+}
+
+/* Returns the division of experts over hosts and their ranks. */
+static tsr__kept_hidden mixed_division(const tsr__kept *k, const tsr_model_experts *experts,
+                                       int64_t block)
+{
+    tsr__kept largest = *k;
+    largest.ranks = k->hosts ? tsr__teams_largest(k->ranks, k->hosts) : k->ranks;
+    return (tsr__kept_hidden){.mixed = true,
+                              .length = experts->hidden,
+                              .align = align_units(&largest, experts->hidden, 1, block)};
+}
+
+/* Replaces the division *out if experts mixed over hosts are expected to be clearly faster. */
+static tsr_status consider_mixed(const tsr__kept *k, const tsr_model_experts *experts,
+                                 int64_t block, tsr__kept_hidden *out)
+{
+    const tsr__kept_hidden mixed = mixed_division(k, experts, block);
+    const int largest = k->hosts ? tsr__teams_largest(k->ranks, k->hosts) : k->ranks;
+    double with, without, ignored;
+    if (largest == 1 || largest == k->ranks || mixed.align == 0)
+        return TSR_OK;
+    TSR__TRY(tsr__kept_expert_load(k, experts, &mixed, experts->used, &with, &ignored));
+    TSR__TRY(tsr__kept_expert_load(k, experts, out, experts->used, &without, &ignored));
+    if (with <= MIXED_GAIN * without)
+        *out = mixed;
+    return TSR_OK;
+}
+
 tsr_status tsr__kept_divide_hidden(const tsr__kept *k, const tsr__weights *weights, int kind,
                                    tsr__kept_hidden *out)
 {
@@ -166,10 +265,7 @@ tsr_status tsr__kept_divide_hidden(const tsr__kept *k, const tsr__weights *weigh
     *out = (tsr__kept_hidden){.length = experts ? experts->hidden : layer->hidden};
     out->align = align_units(k, out->length, 1, block);
     if (experts && k->experts == TSR_EXPERT_DIVISION_MIXED) {
-        tsr__kept team = *k;
-        team.ranks = k->team > 0 ? k->team : k->ranks;
-        out->mixed = true;
-        out->align = align_units(&team, out->length, 1, block);
+        *out = mixed_division(k, experts, block);
         return TSR_OK;
     }
     if (!experts || k->experts == TSR_EXPERT_DIVISION_INSIDE)
@@ -180,5 +276,5 @@ tsr_status tsr__kept_divide_hidden(const tsr__kept *k, const tsr__weights *weigh
          (out->align == 0 || out->length / (int64_t)out->align < (int64_t)LEAST_BLOCKS * k->ranks));
     if (out->whole_experts)
         *out = (tsr__kept_hidden){.whole_experts = true, .length = experts->count};
-    return TSR_OK;
+    return k->experts == TSR_EXPERT_DIVISION_AUTO ? consider_mixed(k, experts, block, out) : TSR_OK;
 }

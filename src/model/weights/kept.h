@@ -7,9 +7,12 @@
 typedef struct tsr__kept {
     const tsr_model_config *config;
     int ranks;
-    int team; /* ranks of the host with the most ranks, for TSR_EXPERT_DIVISION_MIXED; 0: all */
     tsr_dtype matrices; /* the dtype of all matrices, as far as possible; 0: as in the files */
     tsr_expert_division experts;
+    /* The hosts of the ranks of a stage, 0 to ranks − 1, and their rates, [ranks] each. NULL: they
+     * are on one host, or equally fast. The caller sets both after tsr__kept_choose. */
+    const int *hosts;
+    const double *rates;
     /* Delta nets keep the tiled order of heads that the files have, because blocks of the output
      * product's matrix have columns of several heads. */
     bool tiles;
@@ -49,5 +52,10 @@ typedef struct tsr__kept_hidden {
 } tsr__kept_hidden;
 tsr_status tsr__kept_divide_hidden(const tsr__kept *kept, const tsr__weights *weights, int kind,
                                    tsr__kept_hidden *out) TSR_NODISCARD;
+/* Gives the expected work of the slowest rank of a stage with the experts that tokens choose, see
+ * tsr__expert_load. */
+tsr_status tsr__kept_expert_load(const tsr__kept *kept, const tsr_model_experts *experts,
+                                 const tsr__kept_hidden *how, int64_t chosen, double *slowest,
+                                 double *by_average) TSR_NODISCARD;
 
 #endif
