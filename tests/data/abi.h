@@ -1440,9 +1440,14 @@ typedef struct tsr_self_attention_params {
         keys_as_values;
    _Bool 
         shared_keys;
+    int64_t value_dim;
+    tsr_group *context_group;
 } tsr_self_attention_params;
 TSR_API tsr_status tsr_self_attention_create(const tsr_self_attention_params *params,
                                                            tsr_layer **out);
+TSR_API tsr_status tsr_context_divide(int64_t tokens, int ranks,
+                                                    const tsr_partition_params *partition, int rank,
+                                                    tsr_shard_range chunks[2]);
 typedef struct tsr_heads {
     size_t struct_size;
     int64_t first, count, kv_first, kv_count, head_dim;
@@ -1474,6 +1479,7 @@ typedef struct tsr_delta_net_params {
         deferred;
    _Bool 
         tiled_heads;
+    tsr_group *context_group;
 } tsr_delta_net_params;
 TSR_API tsr_status tsr_delta_net_create(const tsr_delta_net_params *params,
                                                       tsr_layer **out);
@@ -1629,6 +1635,7 @@ typedef struct tsr_model_layer {
    _Bool 
         output_scale;
     int conv_taps;
+    int64_t value_dim;
 } tsr_model_layer;
 typedef struct tsr_model_config {
     size_t struct_size;
@@ -1692,6 +1699,8 @@ typedef struct tsr_model_params {
     int host_experts;
     int draft_tokens, snapshots;
     const int *hosts;
+   _Bool 
+        next_token;
 } tsr_model_params;
 TSR_API tsr_status tsr_model_open(const tsr_model_file *file,
                                                 const tsr_model_params *params, tsr_model **out);
@@ -1727,6 +1736,8 @@ typedef struct tsr_model_plan_params {
     int host_experts;
     int draft_tokens, snapshots;
     const int *hosts;
+   _Bool 
+        next_token;
 } tsr_model_plan_params;
 typedef struct tsr_model_rank_plan {
     size_t struct_size;
@@ -1746,6 +1757,9 @@ typedef struct tsr_model_rank_plan {
     uint64_t expert_bytes;
     uint64_t host_bytes, host_token_bytes;
     uint64_t state_bytes, used_state_bytes;
+    uint64_t expert_parameters;
+    tsr_expert_division expert_division;
+    double expert_skew;
 } tsr_model_rank_plan;
 typedef struct tsr_model_fit {
     size_t struct_size;
@@ -1859,6 +1873,7 @@ typedef struct tsr_grammar_params {
     size_t size_bytes;
     tsr_grammar_kind kind;
     const char *root;
+    uint64_t ahead_ns;
 } tsr_grammar_params;
 TSR_API tsr_status tsr_grammar_create(const tsr_grammar_params *params,
                                                     tsr_grammar **out);
@@ -1910,7 +1925,8 @@ typedef void (*tsr_logits_fn)(void *user, int sequence, int64_t position, const 
 typedef enum tsr_draft {
     TSR_DRAFT_NONE = 0,
     TSR_DRAFT_NGRAM = 1,
-    TSR_DRAFT_MODEL = 2
+    TSR_DRAFT_MODEL = 2,
+    TSR_DRAFT_MTP = 3
 } tsr_draft;
 typedef struct tsr_generator_params {
     size_t struct_size;
@@ -2507,6 +2523,8 @@ typedef struct tsr_stack_params {
         recompute;
    _Bool 
         experts_over_data;
+    tsr_group *context_group;
+    const char *trained;
 } tsr_stack_params;
 typedef struct tsr_stack tsr_stack;
 TSR_API tsr_status tsr_stack_create(const tsr_stack_params *params, tsr_stack **out);
@@ -2666,6 +2684,9 @@ typedef struct tsr_cluster_plan_params {
     tsr_dtype dtype, cache_dtype;
     tsr_dtype
         wire;
+    int context_ranks;
+    tsr_expert_division expert_division;
+    int host_experts;
 } tsr_cluster_plan_params;
 typedef struct tsr_cluster_plan tsr_cluster_plan;
 TSR_API tsr_status tsr_cluster_plan_create(const tsr_cluster *cluster,
@@ -2706,6 +2727,8 @@ typedef struct tsr_cluster_grid {
     int shared_ranks;
     uint64_t missing_bytes;
     int missing_place;
+    int context_ranks;
+    tsr_expert_division expert_division;
 } tsr_cluster_grid;
 TSR_API tsr_status tsr_cluster_plan_get_grid(const tsr_cluster_plan *plan, int number,
                                                            tsr_cluster_grid *out);

@@ -445,6 +445,7 @@ tsr_status tsr_stack_create(const tsr_stack_params *params, tsr_stack **out)
         tsr__stack_create(&(tsr__stack_options){.config = params->config,
                                                 .trains = true,
                                                 .group = group,
+                                                .context_group = context_group,
                                                 .first_layer = params->first_layer,
                                                 .layer_count = params->layers,
                                                 .partition = partition,
