@@ -1,6 +1,7 @@
 /* Reading a model's configuration, and the memory that holds one.
  *
- *     json.c, json_parts.c, gguf.c  the values that files have
+ *     facts.c         the values that files have, while they are read
+ *     json.c, json_parts.c, gguf.c  read them
  *     config.c        a configuration from these values
  *     copy.c          a configuration of the caller
  *     layers.c        finds layers by what they have

@@ -92,9 +92,6 @@ struct tsr__drafts {
 
 /* Returns the logits after the last token of a sequence and `row` drafts. */
 float *tsr__drafts_row(const tsr_generator *generator, int number, int row);
-/* Returns how many drafts a sequence can have in a pass when it has `length` tokens, `wanted` at
- * most. */
-int tsr__drafts_most(const tsr_generator *generator, int number, int64_t length, int wanted);
 /* A sequence that needs drafts after its first `length` tokens. */
 typedef struct tsr__draft_text {
     int number;
@@ -106,8 +103,17 @@ typedef struct tsr__draft_text {
 } tsr__draft_text;
 /* Keeps the drafts of a sequence for its next pass. */
 void tsr__drafts_plan(tsr_generator *generator, const tsr__draft_text *text);
+
+/* draft_tokens.c */
+
+/* Returns how many drafts a sequence can have in a pass when it has `length` tokens, `wanted` at
+ * most. */
+int tsr__drafts_most(const tsr_generator *generator, int number, int64_t length, int wanted);
 /* Sets `count` and `drawn` of a text before its drafts are found. */
 void tsr__drafts_begin_text(const tsr_generator *generator, tsr__draft_text *text);
+/* Returns the probabilities [vocabulary] from which a draft of the last plan of a sequence was
+ * drawn. */
+double *tsr__drafts_probabilities(const tsr_generator *generator, int number, int draft);
 /* Finds the next draft of a text from the logits after those before it. */
 tsr_status tsr__drafts_add(tsr_generator *generator, tsr__draft_text *text,
                            const float *logits) TSR_NODISCARD;
@@ -119,9 +125,6 @@ tsr_status tsr__drafts_read_chosen(tsr_tensor *const *chosen, int rows, tsr__dra
  * i32 [rows, 1]. */
 tsr_status tsr__drafts_record_choice(const tsr_model *model, int rows, const tsr_tensor *logits,
                                      const tsr_tensor *results, tsr_tensor **ids) TSR_NODISCARD;
-/* Returns the probabilities [vocabulary] from which a draft of the last plan of a sequence was
- * drawn. */
-double *tsr__drafts_probabilities(const tsr_generator *generator, int number, int draft);
 
 /* draft_pace.c: how many drafts there are, and whether there are any. */
 

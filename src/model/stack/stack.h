@@ -7,7 +7,8 @@
  * layers are trained, `frozen` has the others. A layer then has memory only while its unit is in
  * use.
  *
- *     create.c         creates the layers, and lists their parameters
+ *     create.c         creates a stack, and lists its parameters
+ *     block.c          creates its blocks
  *     passes.c         passes of the layers and of the head
  *     head_loss.c      the head and the loss by chunks of tokens
  *     inputs.c         inputs that layers have beside the features
@@ -126,13 +127,6 @@ typedef struct tsr__stack_options {
 } tsr__stack_options;
 tsr_status tsr__stack_create(const tsr__stack_options *options, tsr_stack **out) TSR_NODISCARD;
 
-/* Returns which block's keys a block uses: its own index unless it has shared_keys; -1: those of a
- * layer of another stage. */
-int tsr__stack_keys_layer(const tsr_stack *stack, int index);
-
-/* Returns whether a layer uses long_rope for this context. */
-bool tsr__layer_is_long(const tsr_model_layer *layer, int64_t context);
-
 #define TSR__STACK_NAME 64
 
 /* Gives the name in weights.h of a parameter of block `layer` of the model, or, unless `ours` is
@@ -140,11 +134,20 @@ bool tsr__layer_is_long(const tsr_model_layer *layer, int64_t context);
 void tsr__stack_own_name(const tsr_stack *stack, int layer, const char *ours,
                          const tsr_parameter *parameter, char out[TSR__STACK_NAME]);
 
+/* block.c */
+
+/* Returns whether a layer uses long_rope for this context. */
+bool tsr__layer_is_long(const tsr_model_layer *layer, int64_t context);
 /* Creates block `number` of the model. */
 tsr_status tsr__stack_create_block(tsr_stack *stack, const tsr__stack_options *options,
                                    uint64_t seed, int number, tsr_layer **out) TSR_NODISCARD;
+/* Returns which block's keys a block uses: its own index unless it has shared_keys; -1: those of a
+ * layer of another stage. */
+int tsr__stack_keys_layer(const tsr_stack *stack, int index);
 /* Returns the name of a layer outside blocks in Hugging Face's files, without the prefix. */
 const char *tsr__stack_layer_name(const tsr_stack *stack, const char *ours);
+/* Gives layers their initial weights as the options say, with this standard deviation. */
+tsr_init_params tsr__stack_init(const tsr__stack_options *options, uint64_t seed, float deviation);
 
 /* One of the stack's parameters. */
 typedef struct tsr__stack_parameter {
