@@ -307,8 +307,6 @@ bool gpt_options_complete(gpt_options *out, const char *saved_text)
     }
     if (!check_experts(out))
         return false;
-    if (out->context > 1 && training->dropout > 0)
-        return refuse("--dropout is not possible with --context-parallel");
     if (!gpt_config_check(model, error, sizeof error))
         return refuse(error);
     gpt_config_complete(model);

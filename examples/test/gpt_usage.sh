@@ -115,7 +115,6 @@ refuses "--context-parallel takes a number from 1 to 4096, not 0" --context-para
 refuses "--context-rates takes up to 64 numbers above 0 and up to 1e9, as 3,1, not 3,0" --context-parallel 2 --context-rates 3,0
 refuses "--context-rates has 2 numbers; --context-parallel is 1" --context-rates 3,1
 refuses "--elastic is for data-parallel ranks, not for --context-parallel" --elastic --context-parallel 2
-refuses "--dropout is not possible with --context-parallel" --context-parallel 2 --dropout 0.1
 refuses "a grid of 1x2 with --context-parallel 2 and --pipeline 1 has 4 ranks, not --ranks 2" --ranks 2 --grid 1x2 --context-parallel 2
 refuses "--wire takes f32, f16, bf16 or q8_0, not q4_0" --wire q4_0
 refuses "--grid takes DATAxTENSOR ranks" --grid 2y2

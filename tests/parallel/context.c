@@ -7,8 +7,12 @@ enum { ROWS = 2, SIZE = 24 };
 /* What rank r gets, for r < 4; in other jobs each rank gets the same. */
 static const double unequal[] = {3, 1, 2, 0.5, 1, 1, 1, 1};
 
+/* Dropout of blocks depends on the place of a token in its row. */
+static const tsr_random_params masks = {.struct_size = sizeof masks, .seed = 5, .offset = 9};
+
 typedef struct run {
     const tsr_self_attention_params *params; /* NULL: a delta net */
+    bool in_block;                           /* a block of it, with dropout */
     tsr_group *alone;
     int64_t tokens;
     const tsr_partition_params *partition;
@@ -61,10 +65,19 @@ static tsr_layer *create(const run *r, tsr_group *context)
     tsr_self_attention_params p = *r->params;
     p.group = r->alone;
     p.context_group = context;
-    p.name = "attention";
-    p.size = SIZE;
     p.causal = true;
     p.init = init;
+    if (r->in_block) {
+        OK(tsr_block_create(
+            tsr_block_params(.group = r->alone, .name = "block", .size = SIZE,
+                             .recompute = context != NULL, .attention = &p,
+                             .mlp = tsr_mlp_params(.hidden_size = 16, .init = init)),
+            &layer));
+        OK(tsr_block_set_dropout(layer, 0.3F, &masks));
+        return layer;
+    }
+    p.name = "attention";
+    p.size = SIZE;
     OK(tsr_self_attention_create(&p, &layer));
     return layer;
 }
@@ -90,13 +103,14 @@ static void pass(tsr_layer *layer, const double *x, const double *dy, int64_t to
     tsr_layer_saved_destroy(&saved);
 }
 
-static void compare(const tsr_self_attention_params *params, int64_t tokens, bool is_unequal)
+static void compare(const tsr_self_attention_params *params, bool in_block, int64_t tokens,
+                    bool is_unequal)
 {
     if (ranks == 1) {
         case_skip("one rank");
         return;
     }
-    run r = {.params = params, .tokens = tokens};
+    run r = {.params = params, .in_block = in_block, .tokens = tokens};
     const tsr_partition_params by_rates = {
         .struct_size = sizeof by_rates, .kind = TSR_PARTITION_WEIGHTED, .rates = unequal};
     r.partition = is_unequal ? &by_rates : NULL;
@@ -134,23 +148,25 @@ static void compare(const tsr_self_attention_params *params, int64_t tokens, boo
 CASE(context_attention, "context: attention of divided sequences is that of whole ones")
 {
     const tsr_rope_params *rope = tsr_rope_params(.rotary_dim = 8);
-    compare(tsr_self_attention_params(.heads = 4, .kv_heads = 2, .head_dim = 8, .rope = rope), 13,
-            false);
+    compare(tsr_self_attention_params(.heads = 4, .kv_heads = 2, .head_dim = 8, .rope = rope),
+            false, 13, false);
+    compare(tsr_self_attention_params(.heads = 4, .kv_heads = 2, .head_dim = 8, .rope = rope), true,
+            13, true);
     compare(tsr_self_attention_params(.heads = 4, .kv_heads = 2, .head_dim = 8, .rope = rope,
                                       .qk_norm = TSR_QK_NORM_HEADS, .window = 6, .softcap = 3,
                                       .sinks = true, .temperature = 0.5F, .temperature_length = 4),
-            17, true);
+            false, 17, true);
 }
 
 CASE(context_delta_net, "context: delta nets of divided sequences are those of whole ones")
 {
-    compare(NULL, 70, true);
+    compare(NULL, false, 70, true);
 }
 
 /* Keys and values of more than a megabyte are gathered by groups of heads. */
 CASE(context_groups, "context: heads are gathered by groups")
 {
-    compare(tsr_self_attention_params(.heads = 4, .head_dim = 64, .sinks = true), 512, true);
+    compare(tsr_self_attention_params(.heads = 4, .head_dim = 64, .sinks = true), false, 512, true);
 }
 
 CASE(context_mistakes, "context: mistakes")
@@ -184,8 +200,6 @@ CASE(context_mistakes, "context: mistakes")
                                                                 .context_group = group),
                          .mlp = mlp),
         &layer));
-    FAILS(tsr_block_set_dropout(layer, 0.5F, tsr_random_params(.seed = 1)), TSR_ERR_UNSUPPORTED,
-          "block: dropout with a context_group is not supported");
     tsr_tensor *x = tensor_new(TSR_F32, 3, (int64_t[]){1 + (my_rank == 1), 3, SIZE});
     FAILS(tsr_layer_forward(layer, x, NULL, &y), TSR_ERR_INVALID,
           "context group: rank 1 has 2 rows, but rank 0 has 1");
