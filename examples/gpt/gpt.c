@@ -258,24 +258,9 @@ static tsr_status between_steps(run *r)
 /* Finds out which tokens of each window this rank has. */
 static tsr_status divide_windows(run *r)
 {
-    const gpt_options *o = &r->options;
-    const gpt_rates *rates = &o->context_rates;
-    const tsr_partition_params *partition =
-        rates->count > 0
-            ? tsr_partition_params(.kind = TSR_PARTITION_WEIGHTED, .rates = rates->values)
-            : NULL;
-    for (int rank = 0; rank < r->job.context; rank++) {
-        tsr_shard_range range[2];
-        TRY(tsr_context_divide(o->model.block, r->job.context, partition, rank, range));
-        const int tokens = (int)(range[0].count + range[1].count);
-        if (tokens == 0) {
-            snprintf(r->error, sizeof r->error, "context rank %d has none of %d tokens", rank,
-                     o->model.block);
-            return TSR_ERR_INVALID;
-        }
-        if (rank == r->job.context_rank)
-            r->chunks = (gpt_chunks){tokens, {range[0], range[1]}};
-    }
+    gpt_chunks *chunks = &r->chunks;
+    TRY(gpt_options_chunks(&r->options, r->job.context_rank, chunks->range));
+    chunks->tokens = (int)(chunks->range[0].count + chunks->range[1].count);
     return TSR_OK;
 }
 

@@ -55,6 +55,10 @@ bool gpt_options_parse(int argc, char **argv, gpt_options *out);
 bool gpt_options_complete(gpt_options *options, const char *saved);
 void gpt_options_free(gpt_options *options);
 
+/* Gets the tokens of each window that a context rank has. */
+tsr_status gpt_options_chunks(const gpt_options *options, int context_rank,
+                              tsr_shard_range chunks[2]);
+
 /* Prints the options that describe the model, its text and its training, for
  * gpt_options_complete(), in memory of malloc. On failure returns NULL with a sentence in `error`.
  */

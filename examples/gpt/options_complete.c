@@ -274,6 +274,31 @@ static bool take_saved(gpt_options *options, const char *text, gpt_given *out)
            refuse(sentence);
 }
 
+tsr_status gpt_options_chunks(const gpt_options *o, int context_rank, tsr_shard_range chunks[2])
+{
+    const gpt_rates *rates = &o->context_rates;
+    const tsr_partition_params by_rates = {
+        .struct_size = sizeof by_rates, .kind = TSR_PARTITION_WEIGHTED, .rates = rates->values};
+    return tsr_context_divide(o->model.block, o->context ? o->context : 1,
+                              rates->count > 0 ? &by_rates : NULL, context_rank, chunks);
+}
+
+/* Checks that each context rank has tokens of a window. */
+static bool check_chunks(const gpt_options *o)
+{
+    for (int rank = 0; rank < o->context; rank++) {
+        tsr_shard_range chunks[2];
+        if (gpt_options_chunks(o, rank, chunks) != TSR_OK)
+            return refuse(tsr_last_error());
+        if (chunks[0].count == 0) {
+            fprintf(stderr, PROGRAM ": context rank %d has none of the %d tokens of --block\n",
+                    rank, o->model.block);
+            return false;
+        }
+    }
+    return true;
+}
+
 bool gpt_options_complete(gpt_options *out, const char *saved_text)
 {
     char error[512];
@@ -310,7 +335,7 @@ bool gpt_options_complete(gpt_options *out, const char *saved_text)
     if (!gpt_config_check(model, error, sizeof error))
         return refuse(error);
     gpt_config_complete(model);
-    return check_stages(&out->stages, model->model.layers);
+    return check_chunks(out) && check_stages(&out->stages, model->model.layers);
 }
 
 /* Returns the absolute path of a file, in memory of malloc. A path that does not exist stays as it

@@ -114,6 +114,7 @@ refuses "--tensor-rates needs --grid" --tensor-rates 3,1
 refuses "--context-parallel takes a number from 1 to 4096, not 0" --context-parallel 0
 refuses "--context-rates takes up to 64 numbers above 0 and up to 1e9, as 3,1, not 3,0" --context-parallel 2 --context-rates 3,0
 refuses "--context-rates has 2 numbers; --context-parallel is 1" --context-rates 3,1
+refuses "context rank 1 has none of the 16 tokens of --block" --context-parallel 2 --context-rates 100,1 --block 16
 refuses "--elastic is for data-parallel ranks, not for --context-parallel" --elastic --context-parallel 2
 refuses "a grid of 1x2 with --context-parallel 2 and --pipeline 1 has 4 ranks, not --ranks 2" --ranks 2 --grid 1x2 --context-parallel 2
 refuses "--wire takes f32, f16, bf16 or q8_0, not q4_0" --wire q4_0

@@ -321,6 +321,9 @@ static const struct {
      "tessera: plan: the cache cannot be q8_0; f32, f16 and bf16 are possible\n"},
     {"plan . --cluster empty.json", "tessera: plan: empty.json: the document is not an object\n"},
     {"plan . --cluster hosts.json", "tessera: plan: . has no config.json\n"},
+    {"plan " TEST_DATA "/model/families/deepseek2/deepseek2-f16.gguf --cluster hosts.json --goal "
+     "training --context-parallel 2",
+     "tessera: plan: planner: 2 context ranks cannot divide the sequences of latent attention\n"},
     {"plan " STORIES " --cluster hosts.json --goal training --context-parallel 5",
      "tessera: plan: planner: no grid of 3 ranks has 5 context ranks and divides 1 sequence\n"},
     {"plan . --cluster hosts.json --links empty.json",
