@@ -54,7 +54,7 @@ typedef struct tsr__grid {
  * together. */
 static inline double tsr__context_tokens_of_pass(const tsr__grid_work *work, const tsr__grid *grid)
 {
-    return work->context * work->sequences / (grid->data / work->context_ranks);
+    return work->context * work->sequences * work->context_ranks / grid->data;
 }
 
 typedef struct tsr__prediction {

@@ -99,11 +99,11 @@ static tsr_status check_all(const int64_t *all, int ranks, int64_t *sizes, int64
 {
     *tokens = 0;
     for (int r = 0; r < ranks; r++) {
-        sizes[r] = all[2 * r + 1];
+        const int64_t *own = all + 2 * (size_t)r;
+        sizes[r] = own[1];
         *tokens += sizes[r];
-        TSR__REQUIRE(all[2 * r] == all[0],
-                     "context group: rank %d has %lld rows, but rank 0 has %lld", r,
-                     (long long)all[2 * r], (long long)all[0]);
+        TSR__REQUIRE(own[0] == all[0], "context group: rank %d has %lld rows, but rank 0 has %lld",
+                     r, (long long)own[0], (long long)all[0]);
         TSR__REQUIRE(*tokens <= INT32_MAX, "context group: a row has more than %d tokens",
                      INT32_MAX);
     }
