@@ -173,6 +173,36 @@ CASE(context_groups, "context: heads are gathered by groups")
     compare(tsr_self_attention_params(.heads = 4, .head_dim = 64, .sinks = true), false, 512, true);
 }
 
+/* The other ranks wait for a group that advances in pieces, and only then take part. */
+CASE(context_waits, "context: other groups advance while the ranks agree on a division")
+{
+    const int64_t elements = 1 << 18;
+    tsr_group *alone = NULL;
+    tsr_layer *layer = NULL;
+    tsr_request *request = NULL;
+    tsr_tensor *y = NULL, *sum = tensor_new(TSR_F32, 1, &elements);
+    OK(tsr_group_create(NULL, queue, NULL, &alone));
+    OK(tsr_self_attention_create(tsr_self_attention_params(.group = alone, .size = SIZE, .heads = 3,
+                                                           .causal = true, .context_group = group),
+                                 &layer));
+    tsr_tensor *x = tensor_new(TSR_F32, 3, (int64_t[]){1, 2, SIZE});
+    OK(tsr_fill(queue, x, 1));
+    OK(tsr_fill(queue, sum, 1));
+    OK(tsr_group_all_reduce(staged, sum, TSR_OP_SUM, NULL, &request));
+    if (my_rank > 0)
+        OK(tsr_request_wait(&request));
+    OK(tsr_layer_forward(layer, x, NULL, &y));
+    OK(tsr_request_wait(&request));
+    double *values = values_of(sum);
+    CHECK(values[elements - 1] == ranks, "the sum is %g", values[elements - 1]);
+    free(values);
+    tsr_tensor *all[] = {x, y, sum};
+    for (int i = 0; i < 3; i++)
+        tsr_tensor_destroy(&all[i]);
+    tsr_layer_destroy(&layer);
+    tsr_group_destroy(&alone);
+}
+
 CASE(context_mistakes, "context: mistakes")
 {
     tsr_layer *layer = NULL;

@@ -248,6 +248,9 @@ void tsr__group_leave_set(tsr_group *group);
 
 /* Returns the error with which the group has failed, or TSR_OK. */
 tsr_status tsr__group_check(const tsr_group *group) TSR_NODISCARD;
+/* Waits for a request of a communicator while all groups of the stream of `group` advance: other
+ * ranks may wait for these before they take part in the request's operation. */
+tsr_status tsr__group_wait_beside(const tsr_group *group, tsr_request **request) TSR_NODISCARD;
 /* Fails the group and its requests. The error text is "group: rank N WHAT". Other ranks that wait
  * for this rank get TSR_ERR_PEER_LOST. Does not change the error text that the thread has
  * recorded. */

@@ -164,6 +164,19 @@ static void wait_until_done(tsr__group_request *request)
     group->stats.transport_ns += tsr__now_ns() - before;
 }
 
+tsr_status tsr__group_wait_beside(const tsr_group *group, tsr_request **request)
+{
+    const uint64_t start = tsr__now_ns();
+    bool done = false;
+    while (!done) {
+        progress_set(group->set);
+        TSR__TRY(tsr_request_test(request, &done));
+        if (!done && tsr__now_ns() - start >= SPIN_NS)
+            nanosleep(&(struct timespec){.tv_nsec = (long)NAP_NS}, NULL);
+    }
+    return TSR_OK;
+}
+
 /* The methods of requests -------------------------------------------------------------------- */
 
 static tsr__group_request *group_request(tsr_request *request)

@@ -117,8 +117,11 @@ tsr_status tsr__context_agree(tsr_group *group, int64_t rows, int64_t tokens,
     int64_t *all = tsr__calloc(2 * (size_t)ranks, sizeof *all), own[] = {rows, tokens}, sum = 0;
     int64_t *sizes = tsr__calloc((size_t)ranks, sizeof *sizes);
     tsr_status status = all && sizes ? TSR_OK : TSR_ERR_NO_MEMORY;
+    tsr_request *request = NULL;
     if (status == TSR_OK)
-        status = tsr_comm_all_gather(tsr_group_comm(group), own, all, 2, TSR_I64, NULL);
+        status = tsr_comm_all_gather(tsr_group_comm(group), own, all, 2, TSR_I64, &request);
+    if (status == TSR_OK)
+        status = tsr__group_wait_beside(group, &request);
     if (status == TSR_OK)
         status = check_all(all, ranks, sizes, &sum);
     tsr__free(all);
