@@ -15,7 +15,7 @@
 
 /* The heads are divided into groups of at least this many gathered bytes: with smaller groups,
  * messages would cost more time than the overlap saves. */
-#define LEAST_GROUP_BYTES (INT64_C(1) << 20)
+#define LEAST_GROUP_BYTES (INT64_C(1) << 18)
 #define MOST_GROUPS 8
 
 typedef struct head_group {
