@@ -123,15 +123,37 @@ void serve_http_wake(serve_server *server, serve_request *r)
     r->suspended = NULL;
 }
 
-/* A connection that is suspended is not closed before it has been resumed. Only the main thread
- * wakes connections, so the list does not change meanwhile. */
+/* A connection that is suspended is not closed before it has been resumed. */
 void serve_http_unlock(serve_server *server)
 {
-    const int count = server->woken_count;
-    server->woken_count = 0;
+    struct MHD_Connection *first = NULL;
+    if (server->woken_count > 0)
+        first = server->woken[--server->woken_count];
     pthread_mutex_unlock(&server->lock);
+    if (first != NULL)
+        MHD_resume_connection(first);
+}
+
+/* Takes the list of connections to wake, for wake_others. Needs the lock. Returns their number. */
+static int take_woken(serve_server *server)
+{
+    const int count = server->woken_count, capacity = server->woken_capacity;
+    struct MHD_Connection **taken = server->woken;
+    if (count == 0)
+        return 0;
+    server->woken = server->waking;
+    server->woken_capacity = server->waking_capacity;
+    server->woken_count = 0;
+    server->waking = taken;
+    server->waking_capacity = capacity;
+    return count;
+}
+
+/* Wakes the connections that the thread of all connections has taken. */
+static void wake_others(const serve_server *server, int count)
+{
     for (int i = 0; i < count; i++)
-        MHD_resume_connection(server->woken[i]);
+        MHD_resume_connection(server->waking[i]);
 }
 
 static bool is_closed(int fd)
@@ -189,7 +211,9 @@ static ssize_t read_events(void *user, uint64_t position, char *to, size_t most)
     } else {
         suspend(r, reader->connection);
     }
+    const int others = take_woken(reader->server);
     pthread_mutex_unlock(&reader->server->lock);
+    wake_others(reader->server, others);
     return size;
 }
 
@@ -221,7 +245,9 @@ static enum MHD_Result answer_request(serve_server *server, struct MHD_Connectio
     const bool ended = r->ended;
     if (!ended)
         suspend(r, to);
+    const int others = take_woken(server);
     pthread_mutex_unlock(&server->lock);
+    wake_others(server, others);
     if (!ended)
         return MHD_YES;
     return r->failed.status != 0 ? answer_problem(server, to, &r->failed)
@@ -576,7 +602,9 @@ static void complete(void *user, struct MHD_Connection *from, void **state,
     server->body_bytes -= c->body.size;
     server->exchanges--;
     pthread_cond_signal(&server->changed);
+    const int others = take_woken(server);
     pthread_mutex_unlock(&server->lock);
+    wake_others(server, others);
     cli_text_free(&c->body);
     cli_text_free(&c->answer);
     free(c);
@@ -721,11 +749,16 @@ int serve_http_start(serve_server *server)
     return code;
 }
 
-/* Stops the threads that read bodies before the connections that wait for them are closed. */
+/* Stops the threads that read bodies before the connections that wait for them are closed, none of
+ * which may be suspended any more. */
 static void stop_daemon(serve_server *server)
 {
     pthread_mutex_lock(&server->lock);
     server->closing = true;
+    while (server->woken_count > 0) {
+        serve_http_unlock(server);
+        pthread_mutex_lock(&server->lock);
+    }
     pthread_mutex_unlock(&server->lock);
     serve_readers_stop(&server->readers);
     MHD_stop_daemon(server->daemon);

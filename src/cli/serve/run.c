@@ -140,6 +140,7 @@ static int run(int argc, char **argv)
     cli_text_free(&s.page);
     free(s.parts);
     free(s.woken);
+    free(s.waking);
     serve_grammars_finish();
     tsr_tokenizer_close(&s.tokenizer);
     inference_close(&s.job);

@@ -300,6 +300,9 @@ struct serve_server {
     tsr_generator_stats stats;     /* after the last step */
     struct MHD_Connection **woken; /* [woken_count]: there is something to send on them */
     int woken_count, woken_capacity;
+
+    struct MHD_Connection **waking; /* for the thread of all connections: those it wakes */
+    int waking_capacity;
 };
 
 /* Starts to listen. Returns CLI_DONE, or prints what is wrong. */
@@ -310,8 +313,8 @@ void serve_http_stop(serve_server *server);
 /* Lets serve_http_unlock wake the connection that waits for a request, if there is one. Needs the
  * lock. */
 void serve_http_wake(serve_server *server, serve_request *request);
-/* Releases the lock, and wakes all these connections: if one were woken at a time, their thread
- * would wait for the lock again and again. */
+/* Releases the lock, and wakes one of these connections, whose thread then wakes the others: each
+ * time the thread is woken costs the step that begins now. */
 void serve_http_unlock(serve_server *server);
 /* Returns whether the client of a request has closed its connection. Needs the lock. */
 bool serve_http_is_closed(const serve_request *request);
