@@ -154,12 +154,15 @@ typedef enum tsr_chat_after {
 /* Whether the model shall think before its answer. Formats whose models always do, or never, ignore
  * this. */
 typedef enum tsr_chat_reasoning {
-    TSR_CHAT_REASONING_DEFAULT = 0, /* as the model's template has it; harmony: medium */
+    /* As the model's template has it, of which chatml and deepseek also begin the reasoning, if the
+     * template does; harmony: medium */
+    TSR_CHAT_REASONING_DEFAULT = 0,
     /* The header of a reply contains an empty reasoning, so that the answer follows. Formats:
      * chatml and deepseek, if the tokenizer has <think> and </think>, glm4.5, minimax-m2, harmony
      */
     TSR_CHAT_REASONING_NONE = 1,
-    /* harmony tells the model how long to think; for other formats the default */
+    /* harmony tells the model how long to think; for other formats the default, but chatml and
+     * deepseek begin the reasoning if the template can */
     TSR_CHAT_REASONING_LOW = 2,
     TSR_CHAT_REASONING_MEDIUM = 3,
     TSR_CHAT_REASONING_HIGH = 4

@@ -246,6 +246,35 @@ START_TEST(calls_of_mistral_are_trained)
 }
 END_TEST
 
+/* Answers follow an empty reasoning if the model's template begins prompts with <think>. */
+START_TEST(answers_have_no_reasoning)
+{
+    static const char *const added[] = {"<think>", "</think>"};
+    char file[80], config[80];
+    json_t *json = json_load_file(TEST_DATA "/tokenizer/mini-gpt2.tokenizer.json", 0, NULL);
+    json_t *tokens = json_object_get(json, "added_tokens");
+    size_t id = json_object_size(json_object_get(json_object_get(json, "model"), "vocab"));
+    for (size_t i = 0; i < 2; i++, id++)
+        json_array_append_new(tokens, json_pack("{sI ss sb sb sb sb sb}", "id", (json_int_t)id,
+                                                "content", added[i], "single_word", 0, "lstrip", 0,
+                                                "rstrip", 0, "normalized", 0, "special", 0));
+    snprintf(file, sizeof file, "%s/tokenizer.json", folder);
+    snprintf(config, sizeof config, "%s/tokenizer_config.json", folder);
+    ck_assert_int_eq(json_dump_file(json, file, 0), 0);
+    json_decref(json);
+    write_file(config, "{\"chat_template\": \"<|im_start|>{% if add_generation_prompt %}{{ "
+                       "'<|im_start|>assistant\\\\n<think>\\\\n' }}\"}");
+    tsr_tokenizer_close(&tokenizer);
+    ck_assert_int_eq(tsr_tokenizer_open(file, &tokenizer), TSR_OK);
+    ck_assert_int_eq(remove(file), 0);
+    ck_assert_int_eq(remove(config), 0);
+    const data_form form = {.tokenizer = tokenizer};
+    ck_assert_str_eq(marked(&form, "{\"messages\": [" U ", " A "]}", 0),
+                     "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+                     "<think>\n\n</think>\n\n[Yes<|im_end|>]");
+}
+END_TEST
+
 START_TEST(pairs_have_a_chosen_and_a_rejected_reply)
 {
     const data_form form = {.tokenizer = tokenizer, .format = TSR_CHAT_LLAMA3, .pairs = true};
@@ -687,6 +716,7 @@ TESTS(data)
     tcase_add_loop_test(tests, trains_what_the_model_must_produce, 0, sizeof masks / sizeof *masks);
     tcase_add_test(tests, other_formats_and_all_tokens);
     tcase_add_test(tests, calls_of_mistral_are_trained);
+    tcase_add_test(tests, answers_have_no_reasoning);
     tcase_add_test(tests, pairs_have_a_chosen_and_a_rejected_reply);
     tcase_add_test(tests, rows_are_full_and_have_each_document_once);
     tcase_add_test(tests, one_document_is_in_a_row_without_packing);

@@ -324,8 +324,9 @@ END_TEST
 
 /* Harmony and reasoning need their tokens ------------------------------------------------------ */
 
-/* Opens a byte-level tokenizer with these added tokens, in place of the usual one. */
-static void open_added(const char *const *added)
+/* Opens a byte-level tokenizer with these added tokens, in place of the usual one. `template` may
+ * be NULL. */
+static void open_added_with(const char *const *added, const char *template)
 {
     json_error_t error;
     char path[] = "/tmp/test-serve-tools-XXXXXX";
@@ -343,7 +344,8 @@ static void open_added(const char *const *added)
     snprintf(config, sizeof config, "%s/tokenizer_config.json", path);
     ck_assert_int_eq(json_dump_file(json, file, 0), 0);
     json_decref(json);
-    json = json_pack("{ssss}", "bos_token", "<|endoftext|>", "eos_token", "<|endoftext|>");
+    json = json_pack("{ssssss*}", "bos_token", "<|endoftext|>", "eos_token", "<|endoftext|>",
+                     "chat_template", template);
     ck_assert_int_eq(json_dump_file(json, config, 0), 0);
     json_decref(json);
     tsr_tokenizer_close(&server.tokenizer);
@@ -351,6 +353,11 @@ static void open_added(const char *const *added)
     remove(file);
     remove(config);
     remove(path);
+}
+
+static void open_added(const char *const *added)
+{
+    open_added_with(added, NULL);
 }
 
 static const char *const harmony_tokens[] = {"<|start|>",     "<|channel|>", "<|message|>",
@@ -735,6 +742,20 @@ START_TEST(grammars_begin_after_reasoning)
         serve_request_leave(r);
         serve_grammars_finish();
     }
+    /* The prompt begins the reasoning, as the template does. */
+    open_added_with(thinks, "<|im_start|>{% if add_generation_prompt %}{{ "
+                            "'<|im_start|>assistant\\n<think>\\n' }}{% endif %}");
+    serve_request *r = read_request(TSR_CHAT_MODEL, json);
+    const char *prompt = whole_prompt(r);
+    ck_assert_str_eq(prompt + strlen(prompt) - 8, "<think>\n");
+    ck_assert(allows(r, "why</think>\n\n{}") && !allows(r, "{}") && !allows(r, "why{}"));
+    serve_request_leave(r);
+    r = read_request(TSR_CHAT_MODEL, kwargs);
+    prompt = whole_prompt(r);
+    ck_assert_str_eq(prompt + strlen(prompt) - 19, "<think>\n\n</think>\n\n");
+    ck_assert(allows(r, "yes"));
+    serve_request_leave(r);
+    serve_grammars_finish();
 }
 END_TEST
 

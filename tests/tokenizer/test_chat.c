@@ -320,6 +320,59 @@ START_TEST(formats_have_names_and_templates)
 }
 END_TEST
 
+/* Templates of models whose prompts begin the reasoning, always, by default, or if that is wanted.
+ */
+START_TEST(templates_begin_replies)
+{
+    static const char
+        thinking[] = /* Qwen3 Thinking 2507, QwQ */
+        "<|im_start|> {%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n<think>\\n' }}",
+        hybrid[] = /* Qwen3 */
+        "<|im_start|>{{ '<think>\\n' + reasoning }}{%- if add_generation_prompt %}"
+        "{{- '<|im_start|>assistant\\n' }}{%- if enable_thinking is false %}"
+        "{{- '<think>\\n\\n</think>\\n\\n' }}",
+        default_on[] = /* Qwen3.5 */
+        "<|im_start|>{%- if add_generation_prompt %}{{- '<|im_start|>assistant\\n' }}"
+        "{%- if enable_thinking is false %}{{- '<think>\\n\\n</think>\\n\\n' }}"
+        "{%- else %}{{- '<think>\\n' }}",
+        default_off[] = /* small models of Qwen3.5 */
+        "<|im_start|>{%- if add_generation_prompt %}{{- \"<|im_start|>assistant\\n\" }}"
+        "{%- if enable_thinking is true %}{{- \"<think>\\n\" }}"
+        "{%- else %}{{- \"<think>\\n\\n</think>\\n\\n\" }}",
+        deepseek[] = "<｜User｜>{% if add_generation_prompt and not ns.is_tool %}"
+                     "{{'<｜Assistant｜><think>\\n'}}",
+        open[] = "<think>\n", empty[] = "<think>\n\n</think>\n\n";
+    static const struct {
+        const char *template, *header;
+        const char *wanted[3]; /* by default; without reasoning; with it */
+    } cases[] = {
+        {thinking, "<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\n", {open, empty, open}},
+        {hybrid, "<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\n", {"", empty, ""}},
+        {default_on, "<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\n", {open, empty, open}},
+        {default_off,
+         "<|im_start|>user\nQ<|im_end|>\n<|im_start|>assistant\n",
+         {empty, empty, open}},
+        {deepseek, "<s><｜User｜>Q<｜Assistant｜>", {open, empty, open}},
+    };
+    static const tsr_chat_reasoning wishes[] = {TSR_CHAT_REASONING_DEFAULT, TSR_CHAT_REASONING_NONE,
+                                                TSR_CHAT_REASONING_MEDIUM};
+    const tsr_chat_message question = message(TSR_CHAT_USER, "Q");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tsr__free(tokenizer->chat_template);
+        tokenizer->chat_template = tsr__strdup(cases[i].template);
+        ck_assert_ptr_nonnull(tokenizer->chat_template);
+        for (int k = 0; k < 3; k++) {
+            char text[256];
+            snprintf(text, sizeof text, "%s%s", cases[i].header, cases[i].wanted[k]);
+            ck_assert_ids(
+                encode(tokenizer, tsr_chat_params(.messages = &question, .count = 1,
+                                                  .begin_reply = true, .reasoning = wishes[k])),
+                text, (int)i);
+        }
+    }
+}
+END_TEST
+
 START_TEST(other_templates_are_refused)
 {
     static const char *const others[] = {
@@ -846,6 +899,7 @@ TESTS(chat)
     tcase_add_checked_fixture(tests, open_usual, close_usual);
     tcase_add_loop_test(tests, every_format_has_its_text, 1, TSR_CHAT_FORMATS);
     tcase_add_loop_test(tests, formats_have_names_and_templates, 1, TSR_CHAT_FORMATS);
+    tcase_add_test(tests, templates_begin_replies);
     tcase_add_test(tests, other_templates_are_refused);
     tcase_add_test(tests, a_list_of_templates_has_a_default);
     tcase_add_test(tests, messages_are_only_text);

@@ -220,21 +220,47 @@ typedef struct tokens {
     uint64_t count;
 } tokens;
 
-/* Encodes messages from … end − 1. */
-static bool encode(const conversation *c, size_t from, size_t end, bool begin_reply, tokens *out,
-                   data_problem *problem)
+/* Encodes messages from … end − 1; `reasoning` counts if a reply is begun. */
+static bool encode(const conversation *c, size_t from, size_t end, bool begin_reply,
+                   tsr_chat_reasoning reasoning, tokens *out, data_problem *problem)
 {
     const tsr_chat_params params = {.struct_size = sizeof params,
                                     .format = c->format,
                                     .messages = c->messages + from,
                                     .count = (int)(end - from),
                                     .after = from > 0 ? TSR_CHAT_AFTER_END : TSR_CHAT_AFTER_NOTHING,
-                                    .begin_reply = begin_reply};
+                                    .begin_reply = begin_reply,
+                                    .reasoning = reasoning};
     if (tsr_chat_encode(c->form->tokenizer, &params, &out->ids, &out->count) == TSR_OK)
         return true;
     const char *text = tsr_last_error();
     return data_refuse(problem, DATA_NO_FORM, "%s",
                        strncmp(text, "chat: ", 6) == 0 ? text + 6 : text);
+}
+
+/* Returns whether tokens end in reasoning that has been begun. */
+static bool ends_in_thought(const conversation *c, const tokens *t)
+{
+    const int32_t begin = tsr_tokenizer_find(c->form->tokenizer, "<think>", 7),
+                  end = tsr_tokenizer_find(c->form->tokenizer, "</think>", 8);
+    bool thinks = false;
+    /* only line breaks may follow: earlier ones can be those of a message */
+    for (uint64_t i = t->count > 3 ? t->count - 3 : 0; i < t->count; i++)
+        thinks = t->ids[i] != end && (thinks || (begin >= 0 && t->ids[i] == begin));
+    return thinks;
+}
+
+/* Encodes the prompt of a reply. Replies of the data are answers, so a prompt that would begin the
+ * reasoning has an empty one. */
+static bool encode_prompt(const conversation *c, size_t from, size_t reply, tokens *out,
+                          data_problem *problem)
+{
+    if (!encode(c, from, reply, true, TSR_CHAT_REASONING_DEFAULT, out, problem))
+        return false;
+    if (!ends_in_thought(c, out))
+        return true;
+    tsr_tokenizer_free_ids(&out->ids);
+    return encode(c, from, reply, true, TSR_CHAT_REASONING_NONE, out, problem);
 }
 
 static char *text_of(const conversation *c, const tokens *t, size_t *size)
@@ -289,8 +315,9 @@ static bool add_turn(const conversation *c, size_t from, size_t reply, uint64_t 
 {
     const float other = c->form->loss_on_all ? 1 : 0;
     tokens prompt = {0}, whole = {0};
-    bool good = encode(c, from, reply + reply_size(c, reply), false, &whole, problem) &&
-                encode(c, from, reply, true, &prompt, problem);
+    bool good = encode(c, from, reply + reply_size(c, reply), false, TSR_CHAT_REASONING_DEFAULT,
+                       &whole, problem) &&
+                encode_prompt(c, from, reply, &prompt, problem);
     if (good && whole.count < known)
         good =
             data_refuse(problem, DATA_NO_FORM, "message %zu changes the tokens before it", reply);
@@ -323,7 +350,7 @@ static bool add_rest(const conversation *c, size_t from, data_document *out, dat
     tokens rest = {0};
     if (!c->form->loss_on_all || from == 0 || from >= c->count || c->has_tools)
         return true;
-    if (!encode(c, from, c->count, false, &rest, problem))
+    if (!encode(c, from, c->count, false, TSR_CHAT_REASONING_DEFAULT, &rest, problem))
         return false;
     data_document_add(out, rest.ids, rest.count, 1);
     tsr_tokenizer_free_ids(&rest.ids);

@@ -33,6 +33,26 @@ bool inference_has_reasoning(const tsr_tokenizer *tokenizer, tsr_chat_format for
                : find_marks(tokenizer, format, &begin, &end);
 }
 
+/* Returns whether the prompt begins the reasoning, so that a reply goes on with it. */
+static bool prompt_thinks(const tsr_tokenizer *tokenizer, tsr_chat_format format,
+                          tsr_chat_reasoning reasoning, int32_t begin, int32_t end)
+{
+    tsr_chat_message message = TSR_INIT(tsr_chat_message);
+    int32_t *ids = NULL;
+    uint64_t count = 0;
+    bool thinks = false;
+    message.role = TSR_CHAT_USER;
+    if (tsr_chat_encode(tokenizer,
+                        tsr_chat_params(.format = format, .messages = &message, .count = 1,
+                                        .begin_reply = true, .reasoning = reasoning),
+                        &ids, &count) != TSR_OK)
+        return false; /* which is an error for each request, too */
+    for (uint64_t i = 0; i < count; i++)
+        thinks = ids[i] == begin || (thinks && ids[i] != end);
+    tsr_tokenizer_free_ids(&ids);
+    return thinks;
+}
+
 void inference_reasoning_grammar(const tsr_tokenizer *tokenizer, tsr_chat_format format,
                                  tsr_chat_reasoning reasoning, char *out, size_t size)
 {
@@ -45,7 +65,7 @@ void inference_reasoning_grammar(const tsr_tokenizer *tokenizer, tsr_chat_format
         snprintf(out, size,
                  "(<|channel|> \"analysis\" <|message|> !<|end|>* <|end|> <|start|> "
                  "\"assistant\")? ");
-    else if (format == TSR_CHAT_MINIMAX_M2) /* the prompt has begun it */
+    else if (prompt_thinks(tokenizer, format, reasoning, think, end))
         snprintf(out, size, "!<[%" PRId32 "]>* <[%" PRId32 "]> \"\\n\"{0,2} ", end, end);
     else
         snprintf(out, size, "%s(<[%" PRId32 "]> !<[%" PRId32 "]>* <[%" PRId32 "]> \"\\n\"{0,2})? ",

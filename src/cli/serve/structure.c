@@ -59,6 +59,8 @@ bool serve_read_reasoning(serve_request *r, serve_problem *problem)
         } else if (strcmp(key, "enable_thinking") == 0 && json_is_boolean(value)) {
             if (json_is_false(value))
                 r->reasoning = TSR_CHAT_REASONING_NONE;
+            else if (r->reasoning == TSR_CHAT_REASONING_DEFAULT)
+                r->reasoning = TSR_CHAT_REASONING_MEDIUM;
         } else {
             serve_refuse(problem, 400, "chat_template_kwargs",
                          "of chat_template_kwargs, only enable_thinking (true or false) and "

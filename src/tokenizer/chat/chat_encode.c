@@ -201,16 +201,27 @@ static tsr_status append_start(script *s, const tsr_chat_params *params)
     return append_format_string(s, s->format->after_end);
 }
 
-/* Begins the model's reply, as it does after its header. */
+static bool has_token(const script *s, const char *spelling)
+{
+    return tsr_tokenizer_find(s->tokenizer, spelling, strlen(spelling)) >= 0;
+}
+
+/* Begins the model's reply, as it does after its header, or as its template does for models whose
+ * prompts begin the reasoning. */
 static tsr_status append_begin(script *s, tsr_chat_reasoning reasoning)
 {
-    static const char think[] = "<think>", end[] = "</think>";
-    const char *answer = s->format->answer;
-    const bool empty = reasoning == TSR_CHAT_REASONING_NONE && answer != NULL &&
-                       (strstr(answer, think) == NULL ||
-                        (tsr_tokenizer_find(s->tokenizer, think, sizeof think - 1) >= 0 &&
-                         tsr_tokenizer_find(s->tokenizer, end, sizeof end - 1) >= 0));
-    return append_format_string(s, empty ? answer : s->format->begin);
+    static const char think[] = "<think>", open[] = "<think>\n";
+    const char *answer = s->format->answer, *begin = s->format->begin;
+    const bool marked = answer != NULL && strstr(answer, think) != NULL,
+               thinks = !marked || (has_token(s, think) && has_token(s, "</think>"));
+    bool empty = reasoning == TSR_CHAT_REASONING_NONE && answer != NULL && thinks;
+    if (begin == NULL && marked && thinks && strncmp(answer, open, sizeof open - 1) == 0) {
+        const tsr__chat_begin of = tsr__chat_template_begin(s->tokenizer->chat_template);
+        empty =
+            empty || (of == TSR__CHAT_BEGIN_MAY_THINK && reasoning == TSR_CHAT_REASONING_DEFAULT);
+        begin = of != TSR__CHAT_BEGIN_HEADER ? open : NULL;
+    }
+    return append_format_string(s, empty ? answer : begin);
 }
 
 /* Appends a reply, or a message with calls, and what the format has after its end. */

@@ -339,6 +339,31 @@ static tsr_chat_format find_format(const char *template)
     return has_both(template, "USER:", "ASSISTANT:") ? TSR_CHAT_VICUNA : TSR_CHAT_MODEL;
 }
 
+/* Returns where one of two strings comes last in a text, or NULL. */
+static const char *find_last(const char *text, const char *one, const char *other)
+{
+    const char *last = NULL;
+    for (int i = 0; i < 2; i++)
+        for (const char *at = text; (at = strstr(at, i == 0 ? one : other)) != NULL; at++)
+            last = last == NULL || at > last ? at : last;
+    return last;
+}
+
+/* What begins a reply follows the last "add_generation_prompt", in quotes. Templates that may write
+ * both <think> and an empty reasoning write their default in the last branch. */
+tsr__chat_begin tsr__chat_template_begin(const char *template)
+{
+    static const char mark[] = "add_generation_prompt";
+    const char *prompt = template != NULL ? find_last(template, mark, mark) : NULL;
+    if (prompt == NULL)
+        return TSR__CHAT_BEGIN_HEADER;
+    const char *open = find_last(prompt, "<think>\\n'", "<think>\\n\""),
+               *empty = find_last(prompt, "<think>\\n\\n</think>", "<think></think>");
+    return open == NULL                    ? TSR__CHAT_BEGIN_HEADER
+           : empty != NULL && empty > open ? TSR__CHAT_BEGIN_MAY_THINK
+                                           : TSR__CHAT_BEGIN_THINKS;
+}
+
 tsr_status tsr_chat_format_of(const tsr_tokenizer *tokenizer, tsr_chat_format *out)
 {
     TSR__REQUIRE(tokenizer != NULL && out != NULL, "chat: %s is NULL",

@@ -49,6 +49,15 @@ typedef struct tsr__chat_format {
     bool one_header; /* they and what follows have one header; reasoning may be before replies */
 } tsr__chat_format;
 
+/* How a template begins replies with reasoning between <think> and </think>. */
+typedef enum tsr__chat_begin {
+    TSR__CHAT_BEGIN_HEADER,   /* with the header; the model writes <think> if it thinks */
+    TSR__CHAT_BEGIN_THINKS,   /* with <think> */
+    TSR__CHAT_BEGIN_MAY_THINK /* with <think> if the caller wants that, otherwise with an answer */
+} tsr__chat_begin;
+/* Finds out how a template, which may be NULL, begins replies. */
+tsr__chat_begin tsr__chat_template_begin(const char *template);
+
 /* Returns a format of the table, or NULL for TSR_CHAT_MODEL and values out of range. */
 const tsr__chat_format *tsr__chat_format_get(tsr_chat_format format);
 
