@@ -140,7 +140,7 @@ void cli_json_write(json_t *document, FILE *out)
 
 void cli_text_add_json(cli_text *out, json_t *value)
 {
-    char *text = json_dumps(value, JSON_COMPACT);
+    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
     require(text != NULL);
     cli_text_print(out, text);
     free(text);

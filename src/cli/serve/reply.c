@@ -242,15 +242,46 @@ void serve_event_begin(const serve_server *server, serve_choice *c)
         add_choice(server, c, json_pack("{ssss}", "role", "assistant", "content", ""), "", 0);
 }
 
-void serve_event_text(const serve_server *server, serve_choice *c, tsr_text_channel channel,
-                      const char *text, size_t size)
+static void add_text_event(const serve_server *server, serve_choice *c, bool reasoning,
+                           const char *text, size_t size)
 {
     json_t *delta =
         c->request->chat
-            ? json_pack("{ss%}", channel == TSR_TEXT_REASONING ? "reasoning_content" : "content",
-                        text, size)
+            ? json_pack("{ss%}", reasoning ? "reasoning_content" : "content", text, size)
             : NULL;
     add_choice(server, c, delta, text, size);
+}
+
+/* Keeps what is before and after the text in events without log-probabilities. */
+static void keep_event(const serve_server *server, serve_choice *c, bool reasoning)
+{
+    static const char mark[] = "\"\\u0001\"";
+    cli_text *events = &c->request->events;
+    const size_t begin = events->size;
+    add_text_event(server, c, reasoning, "\1", 1);
+    const char *at = NULL;
+    for (const char *next = events->data + begin; (next = strstr(next, mark)) != NULL; next++)
+        at = next; /* the model's name is before the text */
+    cli_text_add(&c->before[reasoning], events->data + begin, (size_t)(at - events->data) - begin);
+    cli_text_print(&c->after[reasoning], at + sizeof mark - 1);
+    events->size = begin;
+}
+
+void serve_event_text(const serve_server *server, serve_choice *c, tsr_text_channel channel,
+                      const char *text, size_t size)
+{
+    const bool reasoning = channel == TSR_TEXT_REASONING && c->request->chat;
+    cli_text *events = &c->request->events;
+    if (c->log_probabilities != NULL) {
+        add_text_event(server, c, reasoning, text, size);
+        return;
+    }
+    /* Events are most of the work for a token, so only what differs is made again. */
+    if (c->before[reasoning].data == NULL)
+        keep_event(server, c, reasoning);
+    cli_text_add(events, c->before[reasoning].data, c->before[reasoning].size);
+    cli_text_add_json(events, json_stringn(text, size));
+    cli_text_add(events, c->after[reasoning].data, c->after[reasoning].size);
 }
 
 void serve_event_call(const serve_server *server, serve_choice *c)

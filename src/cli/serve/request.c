@@ -603,6 +603,10 @@ static void finish_choice(serve_choice *c)
     json_decref(c->log_probabilities);
     cli_text_free(&c->answer);
     cli_text_free(&c->reasoning);
+    for (int i = 0; i < 2; i++) {
+        cli_text_free(&c->before[i]);
+        cli_text_free(&c->after[i]);
+    }
     cli_text_free(&c->held);
     cli_text_free(&c->arguments);
     json_decref(c->calls);

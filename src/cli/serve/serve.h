@@ -64,15 +64,16 @@ typedef struct serve_choice {
     int sequence;    /* of the generator; −1: it waits */
     int32_t *tokens; /* [generated]: what the generator has given */
     int64_t capacity;
-    tsr_text_stream *stream;    /* NULL: no token has come yet */
-    tsr_decode_state decoding;  /* for the texts of single tokens */
-    json_t *log_probabilities;  /* of tokens whose text has not been sent yet; NULL: none */
-    double last_token;          /* of serve_now */
-    struct serve_choice *next;  /* in the queue */
-    const char *finish_reason;  /* NULL: it goes on. Here begins what the lock protects */
-    int64_t generated, cached;  /* tokens; `cached` ones of the prompt */
-    cli_text answer, reasoning; /* without `stream`: the whole text */
-    json_t *calls;              /* as a list of tool_calls; NULL: none */
+    tsr_text_stream *stream;      /* NULL: no token has come yet */
+    tsr_decode_state decoding;    /* for the texts of single tokens */
+    json_t *log_probabilities;    /* of tokens whose text has not been sent yet; NULL: none */
+    double last_token;            /* of serve_now */
+    struct serve_choice *next;    /* in the queue */
+    const char *finish_reason;    /* NULL: it goes on. Here begins what the lock protects */
+    int64_t generated, cached;    /* tokens; `cached` ones of the prompt */
+    cli_text answer, reasoning;   /* without `stream`: the whole text */
+    json_t *calls;                /* as a list of tool_calls; NULL: none */
+    cli_text before[2], after[2]; /* the text in an event of the answer, and of the reasoning */
     /* The rest is for calls.c: text that may be calls, and the arguments of the call that is open;
      * where the text is, and how many spaces are before it; in JSON, how many brackets are open and
      * whether a string is; whether text before calls has been given out. */
