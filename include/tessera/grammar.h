@@ -74,7 +74,7 @@ TSR_API TSR_NODISCARD tsr_status tsr_grammar_create(const tsr_grammar_params *pa
  * allowed. */
 TSR_API void tsr_grammar_destroy(tsr_grammar **grammar);
 /* Returns the memory that a grammar uses at present; 0 for NULL. It grows with the masks that are
- * kept, up to about 64 MiB, and half of that by .ahead_ns. */
+ * kept, up to about 64 MiB, of which .ahead_ns finds at most 8. */
 TSR_API uint64_t tsr_grammar_bytes(const tsr_grammar *grammar);
 
 /* How far a text has been read. */

@@ -253,7 +253,9 @@ TSR_API void tsr_text_stream_destroy(tsr_text_stream **stream);
 /* Add a token of the prompt, or one that was generated, and give the text that has become certain;
  * there may be none. It belongs to the stream and is valid until the next call for it. A zero byte
  * follows it. *stopped becomes true if a stop string has ended the text; the text before that
- * string has then been given out completely.
+ * string has then been given out completely. With .channels, a control token of the prompt that is
+ * no mark of a channel ends what the text before it began, such as reasoning in a message of the
+ * user.
  *
  * Errors: TSR_ERR_INVALID for an id out of range, a prompt's token after a generated one, or a
  * token after the end of the text; TSR_ERR_NO_MEMORY. After an error the stream has not changed. */

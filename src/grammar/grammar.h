@@ -205,7 +205,8 @@ tsr_status tsr__readings_init(tsr__readings *readings) TSR_NODISCARD;
 void tsr__readings_finish(tsr__readings *readings);
 /* Throws away what no state of the grammar needs, if much has been computed. */
 tsr_status tsr__readings_shrink(tsr_grammar *grammar) TSR_NODISCARD;
-/* Returns whether so much has been computed that more would soon be thrown away. */
+/* Returns whether so much has been computed that no more should be before it is asked for: many
+ * grammars may wait for their texts. */
 bool tsr__readings_are_many(const tsr__readings *readings);
 /* Gives the set of all readings that begin at `count` states, each with its stack. */
 tsr_status tsr__readings_find(tsr_grammar *grammar, size_t count, const uint64_t *starts,

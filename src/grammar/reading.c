@@ -387,7 +387,7 @@ static tsr_status move_states(tsr_grammar *g, tsr__readings *to, int32_t *moved,
 
 bool tsr__readings_are_many(const tsr__readings *r)
 {
-    return r->bytes > MOST_BYTES / 2 || r->set_count > MOST_SETS / 2 ||
+    return r->bytes > MOST_BYTES / 8 || r->set_count > MOST_SETS / 2 ||
            r->stack_count > MOST_STACKS / 2;
 }
 
