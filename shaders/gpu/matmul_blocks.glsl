@@ -1,10 +1,14 @@
-// Matrix product of one or two rows and a matrix in blocks, y = a · bᵀ with b [n,k], for long rows of blocks that are 2 bytes longer than a
-// multiple of 4 and begin with their scale: q4_0, q5_0 and q8_0. A workgroup computes COLS columns. An invocation multiplies one block of
-// each of them at a time. It loads all these blocks before it waits for the rows of a, which a workgroup shares. The sums of the
-// invocations are added up at the end (include/matmul_sums.glsl). GATED is as in matmul_vector_k.comp.
+// Matrix product of one or two rows and a matrix in blocks, y = a · bᵀ with b [n,k], for long rows of two kinds of blocks:
+//  - blocks of 32 elements, 2 bytes longer than a multiple of 4, that begin with their scale: q4_0, q5_0 and q8_0;
+//  - LARGE blocks of 256 elements with four low bits each: q4_k, q5_k and q6_k.
+// A workgroup computes COLS columns. An invocation multiplies 32 elements of each of them at a time: one block, or those of a large block
+// whose low bits are in the same 16 bytes, which are 16 elements each in two runs. It loads all its blocks before it waits for the rows of
+// a, which a workgroup shares. The sums of the invocations are added up at the end (include/matmul_sums.glsl). GATED is as in
+// matmul_vector_k.comp.
 //
-// If STAGED is 1, rows of b start and end at multiples of 16 bytes. Neighbouring invocations then load neighbouring pieces of 16 bytes,
-// and the blocks go through shared memory. Otherwise an invocation loads its own blocks in aligned words.
+// If STAGED is not 0, neighbouring invocations load neighbouring pieces of 16 bytes, and the blocks go through shared memory. If it is 1,
+// rows of b start and end at multiples of 16 bytes; if it is 2, blocks are large and rows start anywhere. Otherwise an invocation loads its
+// own blocks: large ones in vectors of 16 bytes, at multiples of which all their planes start, and others in aligned words.
 //
 // matmul_blocks.comp multiplies floats. matmul_blocks_int8.comp, with INT8, rounds the rows of a to blocks of 8 bits first, and multiplies
 // integers.
@@ -30,10 +34,12 @@ const uint PITCH = QUADS + 1u; // odd, so that neighbouring invocations read dif
 const uint WORDS = QUANT_BYTES / 4u;            // words of a block, without its scale
 const uint FIRST = (QUANT_LOW_AT - 2u) / 4u;    // the first word of the low plane
 const uint LOADS = WORDS + 1u;
+const bool LARGE = QUANT_COUNT == 256u;
+const uint SHARERS = QUANT_COUNT / 32u; // invocations that share a block
 
-// Pieces of 16 bytes of the THREADS blocks of one column. THREADS is a multiple of 32. An invocation loads WHOLE pieces of each column.
-// The REST pieces of each column that remain are divided among all invocations, RESTS for each.
-const uint PIECES = THREADS * QUANT_BYTES / 16u;
+// Pieces of 16 bytes of the 32 · THREADS elements of one column. THREADS is a multiple of 32, and for large blocks of 64. An invocation
+// loads WHOLE pieces of each column. The REST pieces of each column that remain are divided among all invocations, RESTS for each.
+const uint PIECES = THREADS / SHARERS * QUANT_BYTES / 16u + STAGED / 2u;
 const uint WHOLE = PIECES / THREADS;
 const uint REST = PIECES % THREADS;
 const uint RESTS = (COLS * REST + THREADS - 1u) / THREADS;
@@ -54,6 +60,16 @@ vec4 load_a(uint row, uint k)
         return mm_load4(p.a, at / 4u, A_DTYPE);
     return vec4(tsr_load_float(p.a, at, A_DTYPE), tsr_load_float(p.a, at + p.a_k, A_DTYPE),
                 tsr_load_float(p.a, at + 2u * p.a_k, A_DTYPE), tsr_load_float(p.a, at + 3u * p.a_k, A_DTYPE));
+}
+
+// The place in a_tile of the four elements that begin at element 4 · quad of the tile.
+uint place_of(uint quad)
+{
+    if (!LARGE)
+        return quad / QUADS * PITCH + quad % QUADS;
+    const uint RUN = QUANT_LOW_RUN / 4u;
+    uint group = quad / (2u * RUN), part = quad / RUN % 2u, within = quad % RUN;
+    return (group * (RUN / 4u) + within / 4u) * PITCH + part * 4u + within % 4u;
 }
 
 // Returns the numbers of the four elements of a unit that are in run `part`, without bias, in four bytes. `low` has their low bits; `high`
@@ -117,17 +133,22 @@ float dot_block(row_block row, uint words[WORDS])
 // A block of a row of a, which stays in shared memory.
 struct row_block {
     uint at;
-    float sum;
+    vec2 sum; // of the elements; for a large block, of those in each of the two runs
 };
+
+float sum_of(vec4 four)
+{
+    return four.x + four.y + (four.z + four.w);
+}
 
 row_block read_row(uint row)
 {
-    vec4 four = vec4(0.0);
+    vec4 four[2] = vec4[](vec4(0.0), vec4(0.0));
     uint at = (row * THREADS + gl_LocalInvocationIndex) * PITCH;
-    if (QUANT_BIAS != 0u)
+    if (QUANT_BIAS != 0u || LARGE)
         [[unroll]] for (uint quad = 0u; quad < QUADS; quad++)
-            four += a_tile[at + quad];
-    return row_block(at, four.x + four.y + (four.z + four.w));
+            four[LARGE ? quad / 4u : 0u] += a_tile[at + quad];
+    return row_block(at, vec2(sum_of(four[0]), sum_of(four[1])));
 }
 
 vec4 levels_of(uint low, uint high, uint unit, uint part)
@@ -139,7 +160,7 @@ vec4 levels_of(uint low, uint high, uint unit, uint part)
 
 float dot_block(row_block row, uint words[WORDS])
 {
-    float dot = -float(QUANT_BIAS) * row.sum;
+    float dot = -float(QUANT_BIAS) * row.sum.x;
     [[unroll]] for (uint unit = 0u; unit < QUANT_UNITS; unit++)
         [[unroll]] for (uint part = 0u; part < QUANT_PARTS; part++) {
             vec4 level = levels_of(words[FIRST + unit], words[0], unit, part);
@@ -148,6 +169,100 @@ float dot_block(row_block row, uint words[WORDS])
                 dot = fma(four[c], level[c], dot);
         }
     return dot;
+}
+
+// What an invocation needs of a large block: 16 bytes of each plane and the scales. `head` has the first 16 bytes of the block, where q4_k
+// and q5_k have the scales; for q6_k, its first word has the block's factor and the scales of the two runs.
+struct large_chunk {
+    uvec4 low, high, head;
+};
+
+// The number of this invocation among those that share a block.
+uint sharer() { return gl_LocalInvocationIndex % SHARERS; }
+
+// The first of the 16 elements of a run, in the block.
+uint run_start(uint part) { return quant_element(4u * sharer(), part); }
+
+// The place in the block of the 16 bytes with the high bits. Both runs have theirs in the same bytes.
+uint high_place()
+{
+    uint span = QUANT_HIGH_RUN * 8u / max(QUANT_HIGH_BITS, 1u), e = run_start(0u);
+    return QUANT_HIGH_AT + e / span * QUANT_HIGH_RUN + e % QUANT_HIGH_RUN;
+}
+
+large_chunk load_chunk(uvec2 block)
+{
+    large_chunk result = large_chunk(uvec4(0u), uvec4(0u), tsr_words4(block).v[0]);
+    result.low = tsr_words4(tsr_at(block, QUANT_LOW_AT + 16u * sharer())).v[0];
+    if (QUANT_HIGH != 0u)
+        result.high = tsr_words4(tsr_at(block, high_place())).v[0];
+    return result;
+}
+
+// 16 bytes of b_tile, from an even byte on.
+uvec4 staged_bytes(uint byte)
+{
+    uvec4 words, next;
+    [[unroll]] for (uint c = 0u; c < 4u; c++)
+        words[c] = b_tile[byte / 4u + c];
+    next = uvec4(words.yzw, b_tile[byte / 4u + 4u]);
+    return (byte & 2u) != 0u ? words >> 16 | next << 16 : words;
+}
+
+uint staged_byte(uint byte) { return b_tile[byte / 4u] >> (byte % 4u * 8u) & 255u; }
+
+// The same as load_chunk() for q6_k, whose block starts at an even byte of b_tile.
+large_chunk read_chunk(uint block)
+{
+    large_chunk result = large_chunk(staged_bytes(block + QUANT_LOW_AT + 16u * sharer()), staged_bytes(block + high_place()), uvec4(0u));
+    uint factor = block + QUANT_FACTOR_AT;
+    result.head.x = (b_tile[factor / 4u] >> (factor % 4u * 8u) & 0xffffu) |
+                    staged_byte(block + QUANT_SCALES_AT + run_start(0u) / QUANT_SUB) << 16 |
+                    staged_byte(block + QUANT_SCALES_AT + run_start(1u) / QUANT_SUB) << 24;
+    return result;
+}
+
+// The scale of a run, and what is added to each element.
+vec2 chunk_scale(uvec4 head, uint part)
+{
+    float factor = tsr_f32_from_f16(head.x & 0xffffu);
+    if (QUANT_SCALES == TSR_QUANT_S8) {
+        float scale = factor * float(int(head.x << (8u - 8u * part)) >> 24);
+        return vec2(scale, -float(QUANT_BIAS) * scale);
+    }
+    // TSR_QUANT_6_6
+    uint group = run_start(part) / QUANT_SUB, shift = group % 4u * 8u;
+    uvec3 bytes = head.yzw >> shift & 255u;
+    uint scale = group < 4u ? bytes.x & 63u : (bytes.z & 15u) | (bytes.x >> 6) << 4;
+    uint minimum = group < 4u ? bytes.y & 63u : bytes.z >> 4 | (bytes.y >> 6) << 4;
+    return vec2(factor * float(scale), -(tsr_f32_from_f16(head.x >> 16) * float(minimum)));
+}
+
+// Adds the products of a chunk with the rows of a.
+void add_chunk(uint j, large_chunk chunk, row_block rows[ROWS])
+{
+    [[unroll]] for (uint part = 0u; part < 2u; part++) {
+        uvec4 bytes = chunk.low >> (4u * part) & 0x0f0f0f0fu;
+        if (QUANT_HIGH != 0u) {
+            uint span = QUANT_HIGH_RUN * 8u / max(QUANT_HIGH_BITS, 1u);
+            uint shift = run_start(part) % span / max(QUANT_HIGH_RUN, 1u) * QUANT_HIGH_BITS;
+            bytes |= (chunk.high >> shift & 0x01010101u * ((1u << QUANT_HIGH_BITS) - 1u)) << 4;
+        }
+        vec2 scale = chunk_scale(chunk.head, part);
+        float dot[ROWS];
+        [[unroll]] for (uint i = 0u; i < ROWS; i++)
+            dot[i] = 0.0;
+        [[unroll]] for (uint n = 0u; n < 4u; n++) {
+            vec4 level = vec4(quant_bytes(bytes[n]));
+            [[unroll]] for (uint i = 0u; i < ROWS; i++) {
+                vec4 four = a_tile[rows[i].at + part * 4u + n];
+                [[unroll]] for (uint c = 0u; c < 4u; c++)
+                    dot[i] = fma(four[c], level[c], dot[i]);
+            }
+        }
+        [[unroll]] for (uint i = 0u; i < ROWS; i++)
+            sums[i * COLS + j] = fma(scale.x, dot[i], fma(scale.y, rows[i].sum[part], sums[i * COLS + j]));
+    }
 }
 
 #endif
@@ -178,17 +293,31 @@ uvec2 rest_place(uint i)
     return uvec2(e / REST, WHOLE * THREADS + e % REST);
 }
 
-// Loads the pieces of THREADS blocks of each column, from block `tile` on. Pieces past the end of a row repeat its last one.
-void load_pieces(uint col0, uint tile, uint blocks)
+// The number of bytes from the last multiple of 16 bytes to the first byte of column j.
+uint skipped(uint col0, uint j)
 {
-    uint first = tile * QUANT_BYTES / 16u, last = blocks * QUANT_BYTES / 16u - 1u;
+    return STAGED == 2u ? column_at(col0, j).x & 15u : 0u;
+}
+
+// Loads piece number `piece` of column j. Pieces past the end of a row repeat its last one.
+uvec4 load_piece(uint col0, uint j, uint piece)
+{
+    uvec2 column = column_at(col0, j);
+    uint row_bytes = p.k / QUANT_COUNT * QUANT_BYTES, last = (skipped(col0, j) + row_bytes - 1u) / 16u;
+    column.x &= ~15u;
+    return tsr_words4(column).v[min(piece, last)];
+}
+
+// Loads the pieces of 32 · THREADS elements of each column, from element 32 · tile on.
+void load_pieces(uint col0, uint tile)
+{
+    uint first = tile / SHARERS * QUANT_BYTES / 16u;
     [[unroll]] for (uint j = 0u; j < COLS; j++)
         [[unroll]] for (uint i = 0u; i < WHOLE; i++)
-            pieces[j * WHOLE + i] =
-                tsr_words4(column_at(col0, j)).v[min(first + i * THREADS + gl_LocalInvocationIndex, last)];
+            pieces[j * WHOLE + i] = load_piece(col0, j, first + i * THREADS + gl_LocalInvocationIndex);
     [[unroll]] for (uint i = 0u; i < RESTS; i++) {
         uvec2 place = rest_place(i);
-        pieces[COLS * WHOLE + i] = tsr_words4(column_at(col0, place.x)).v[min(first + place.y, last)];
+        pieces[COLS * WHOLE + i] = load_piece(col0, place.x, first + place.y);
     }
 }
 
@@ -215,16 +344,24 @@ void main()
     uint group = tsr_flat_group();
     if (group >= (p.n + OWN - 1u) / OWN)
         return;
-    uint lane = gl_LocalInvocationIndex, col0 = group * OWN, blocks = p.k / QUANT_COUNT;
+    uint lane = gl_LocalInvocationIndex, col0 = group * OWN, chunks = p.k / 32u;
     [[unroll]] for (uint e = 0u; e < SUMS; e++)
         sums[e] = 0.0;
 
-    for (uint tile = 0u; tile < blocks; tile += THREADS) {
-        uint block = min(tile + lane, blocks - 1u);
+    for (uint tile = 0u; tile < chunks; tile += THREADS) {
+        uint block = min(tile + lane, chunks - 1u) / SHARERS;
+#ifndef INT8
+        large_chunk large[COLS];
+#endif
         uint loaded[COLS][LOADS];
         bool odd[COLS];
         if (STAGED != 0u)
-            load_pieces(col0, tile, blocks);
+            load_pieces(col0, tile);
+#ifndef INT8
+        else if (LARGE)
+            [[unroll]] for (uint j = 0u; j < COLS; j++)
+                large[j] = load_chunk(tsr_at_mul(column_at(col0, j), block, QUANT_BYTES));
+#endif
         else
             [[unroll]] for (uint j = 0u; j < COLS; j++) {
                 uvec2 from = tsr_at_mul(column_at(col0, j), block, QUANT_BYTES);
@@ -235,23 +372,31 @@ void main()
             }
         [[unroll]] for (uint e = 0u; e < ROWS * QUADS; e++) {
             uint quad = e % QUADS * THREADS + lane;
-            uint k = tile * QUANT_COUNT + 4u * quad;
+            uint k = tile * 32u + 4u * quad;
             vec4 four = load_a(e / QUADS, min(k, p.k - 4u));
             if (NORM != 0u) {
                 if (k < p.k)
                     sums[ROWS * COLS + e / QUADS] = mm_add_squares(sums[ROWS * COLS + e / QUADS], four);
                 four *= mm_norm_weight4(min(k, p.k - 4u) / 4u, NORM);
             }
-            a_tile[(e / QUADS * THREADS + quad / QUADS) * PITCH + quad % QUADS] = four;
+            a_tile[e / QUADS * THREADS * PITCH + place_of(quad)] = four;
         }
         if (STAGED != 0u)
             keep_pieces();
         barrier();
-        if (tile + lane < blocks) {
+        if (tile + lane < chunks) {
             row_block rows[ROWS];
             [[unroll]] for (uint i = 0u; i < ROWS; i++)
                 rows[i] = read_row(i);
             [[unroll]] for (uint j = 0u; j < COLS; j++) {
+#ifndef INT8
+                if (LARGE) {
+                    if (STAGED != 0u)
+                        large[j] = read_chunk(j * PIECES * 16u + skipped(col0, j) + lane / SHARERS * QUANT_BYTES);
+                    add_chunk(j, large[j], rows);
+                    continue;
+                }
+#endif
                 if (STAGED != 0u) {
                     uint first = j * PIECES * 4u + lane * QUANT_BYTES / 4u;
                     odd[j] = (lane * QUANT_BYTES & 2u) != 0u;

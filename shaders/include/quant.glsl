@@ -40,10 +40,46 @@ const bool QUANT_VECTORS = QUANT_CODE >= TSR_QUANT_IQ2_XXS;
 const uint QUANT_PARTS = 8u / QUANT_LOW_BITS;
 const uint QUANT_UNITS = QUANT_COUNT / (4u * QUANT_PARTS); // units in a block
 
+// Blocks are at addresses in buffers, unless a shader defines the constant QUANT_STAGED and it is not 0. The shader then copies tiles of
+// QUANT_TILE_BLOCKS blocks of each of QUANT_STAGED_COLUMNS columns to quant_tile, in pieces of 16 bytes. The first component of a block's
+// address is its place in quant_tile, in bytes, and the second one is 0. Pieces start at multiples of 16 bytes in the buffer, the first of
+// them up to 15 bytes before the tile.
+#ifdef QUANT_STAGED
+const bool QUANT_IN_SHARED = QUANT_STAGED != 0u;
+const uint QUANT_TILE_BLOCKS = QUANT_COUNT == 256u ? 8u : 32u;
+const uint QUANT_TILE_PIECES = QUANT_TILE_BLOCKS * QUANT_BYTES / 16u + 1u;
+shared uint quant_tile[QUANT_STAGED != 0u ? QUANT_STAGED_COLUMNS * QUANT_TILE_PIECES * 4u : 1u];
+uint quant_shared_word(uint i) { return quant_tile[i]; }
+#else
+const bool QUANT_IN_SHARED = false;
+uint quant_shared_word(uint i) { return 0u; }
+#endif
+
+uint quant_u8(uvec2 block, uint byte)
+{
+    if (!QUANT_IN_SHARED)
+        return tsr_load_u8(block, byte);
+    uint at = block.x + byte;
+    return quant_shared_word(at / 4u) >> (at % 4u * 8u) & 0xffu;
+}
+
+// The 16-bit element i of a block that starts at an even address.
+uint quant_u16(uvec2 block, uint i)
+{
+    if (!QUANT_IN_SHARED)
+        return tsr_load_u16(block, i);
+    uint at = block.x + 2u * i;
+    return quant_shared_word(at / 4u) >> (at % 4u * 8u) & 0xffffu;
+}
+
 // Loads four bytes of a block. Blocks start at multiples of the largest power of two that divides
 // QUANT_BYTES. `even` and `whole` say, as constants, that all addresses are multiples of 2 or of 4.
 uint quant_load4(uvec2 block, uint byte, bool even, bool whole)
 {
+    if (QUANT_IN_SHARED) {
+        uint at = block.x + byte, word = quant_shared_word(at / 4u), shift = at % 4u * 8u;
+        return whole || shift == 0u ? word : word >> shift | quant_shared_word(at / 4u + 1u) << (32u - shift);
+    }
     if (whole)
         return tsr_words(tsr_at(block, byte)).v[0];
     if (even)
@@ -82,23 +118,23 @@ uint quant_book_levels(uvec2 block, uint unit)
     uint octet = unit / 2u, entry, signs;
     if (QUANT_CODE == TSR_QUANT_IQ2_XXS) {
         uint at = 2u + octet / 4u * 8u;
-        entry = tsr_load_u8(block, at + octet % 4u);
+        entry = quant_u8(block, at + octet % 4u);
         signs = quant_load4(block, at + 4u, true, false) >> (octet % 4u * 7u) & 127u;
     } else if (QUANT_CODE == TSR_QUANT_IQ2_XS) {
-        uint both = tsr_load_u16(block, 1u + octet);
+        uint both = quant_u16(block, 1u + octet);
         entry = (both & 511u);
         signs = both >> 9;
     } else if (QUANT_CODE == TSR_QUANT_IQ2_S) {
-        uint high = tsr_load_u8(block, 66u + octet / 4u) >> (octet % 4u * 2u) & 3u;
-        entry = (tsr_load_u8(block, 2u + octet) | high << 8);
-        signs = tsr_load_u8(block, 34u + octet);
+        uint high = quant_u8(block, 66u + octet / 4u) >> (octet % 4u * 2u) & 3u;
+        entry = (quant_u8(block, 2u + octet) | high << 8);
+        signs = quant_u8(block, 34u + octet);
     } else if (QUANT_CODE == TSR_QUANT_IQ3_XXS) {
-        entry = tsr_load_u8(block, 2u + unit);
+        entry = quant_u8(block, 2u + unit);
         signs = quant_load4(block, 66u + octet / 4u * 4u, true, false) >> (octet % 4u * 7u) & 127u;
     } else {
-        uint high = tsr_load_u8(block, 66u + unit / 8u) >> (unit % 8u) & 1u;
-        entry = (tsr_load_u8(block, 2u + unit) | high << 8);
-        signs = tsr_load_u8(block, 74u + octet);
+        uint high = quant_u8(block, 66u + unit / 8u) >> (unit % 8u) & 1u;
+        entry = (quant_u8(block, 2u + unit) | high << 8);
+        signs = quant_u8(block, 74u + octet);
     }
     if (QUANT_CODE != TSR_QUANT_IQ2_S && QUANT_CODE != TSR_QUANT_IQ3_S) // the number of signs is even
         signs |= uint(bitCount(signs) & 1) << 7;
@@ -152,7 +188,7 @@ uvec4 quant_high(uvec2 block, uint e)
 {
     uint mask = (1u << QUANT_HIGH_BITS) - 1u;
     if (QUANT_HIGH_RUN == 1u) // a byte has the bits of eight elements
-        return (uvec4(tsr_load_u8(block, QUANT_HIGH_AT + e / 8u)) >> (e % 8u + uvec4(0u, 1u, 2u, 3u))) & mask;
+        return (uvec4(quant_u8(block, QUANT_HIGH_AT + e / 8u)) >> (e % 8u + uvec4(0u, 1u, 2u, 3u))) & mask;
     uint span = QUANT_HIGH_RUN * 8u / QUANT_HIGH_BITS; // elements whose bits are in the same run of bytes
     uint word = quant_load4(block, QUANT_HIGH_AT + e / span * QUANT_HIGH_RUN + e % QUANT_HIGH_RUN,
                             (QUANT_HIGH_AT | QUANT_BYTES) % 2u == 0u, (QUANT_HIGH_AT | QUANT_BYTES) % 4u == 0u);
@@ -189,8 +225,8 @@ vec4 quant_levels(uvec2 block, uint unit, uint low, uint part)
 float quant_f16(uvec2 block, uint byte)
 {
     if (QUANT_BYTES % 2u == 0u)
-        return tsr_f32_from_f16(tsr_load_u16(block, byte / 2u));
-    return tsr_f32_from_f16(tsr_load_u8(block, byte) | tsr_load_u8(block, byte + 1u) << 8);
+        return tsr_f32_from_f16(quant_u16(block, byte / 2u));
+    return tsr_f32_from_f16(quant_u8(block, byte) | quant_u8(block, byte + 1u) << 8);
 }
 
 // Returns the scale and the minimum of the elements of a group.
@@ -198,11 +234,11 @@ vec2 quant_scale(uvec2 block, uint group)
 {
     const uint at = QUANT_SCALES_AT;
     if (QUANT_SCALES == TSR_QUANT_E8M0) {
-        uint exponent = tsr_load_u8(block, at);
+        uint exponent = quant_u8(block, at);
         return vec2(uintBitsToFloat(exponent < 2u ? 0x200000u << exponent : (exponent - 1u) << 23), 0.0);
     }
     if (QUANT_SCALES == TSR_QUANT_UE4M3) {
-        uint code = tsr_load_u8(block, at + group), exponent = (code >> 3) & 15u, mantissa = code & 7u;
+        uint code = quant_u8(block, at + group), exponent = (code >> 3) & 15u, mantissa = code & 7u;
         // The value of the mantissa's last bit: 2^-10 for subnormal numbers, and 2^(exponent - 11)
         // for others.
         float unit = uintBitsToFloat((max(exponent, 1u) + 116u) << 23);
@@ -215,32 +251,32 @@ vec2 quant_scale(uvec2 block, uint group)
     if (QUANT_SCALES == TSR_QUANT_F16_MIN)
         return vec2(factor, quant_f16(block, QUANT_MIN_AT));
     if (QUANT_SCALES == TSR_QUANT_S8)
-        return vec2(factor * float(int(tsr_load_u8(block, at + group) << 24) >> 24), 0.0);
+        return vec2(factor * float(int(quant_u8(block, at + group) << 24) >> 24), 0.0);
     if (QUANT_SCALES == TSR_QUANT_S6) {
-        uint low = (tsr_load_u8(block, at + group % 8u) >> (group / 8u * 4u)) & 15u;
-        uint high = (tsr_load_u8(block, at + 8u + group % 4u) >> (group / 4u * 2u)) & 3u;
+        uint low = (quant_u8(block, at + group % 8u) >> (group / 8u * 4u)) & 15u;
+        uint high = (quant_u8(block, at + 8u + group % 4u) >> (group / 4u * 2u)) & 3u;
         return vec2(factor * float(int(low | high << 4) - 32), 0.0);
     }
     if (QUANT_SCALES == TSR_QUANT_S6_SPLIT) {
-        uint low = (tsr_load_u8(block, at + 2u + group / 2u) >> (group % 2u * 4u)) & 15u;
-        uint high = (tsr_load_u16(block, at / 2u) >> (2u * group)) & 3u;
+        uint low = (quant_u8(block, at + 2u + group / 2u) >> (group % 2u * 4u)) & 15u;
+        uint high = (quant_u16(block, at / 2u) >> (2u * group)) & 3u;
         return vec2(factor * float(int(low | high << 4) - 32), 0.0);
     }
     if (QUANT_SCALES == TSR_QUANT_ODD || QUANT_SCALES == TSR_QUANT_ODD_HIGH) {
         uint bits = QUANT_SCALES == TSR_QUANT_ODD
-                        ? tsr_load_u8(block, at + group / 2u) >> (group % 2u * 4u) & 15u
-                        : tsr_load_u8(block, at + group * (QUANT_CODE == TSR_QUANT_IQ2_XXS ? 8u : 4u)) >> 4;
+                        ? quant_u8(block, at + group / 2u) >> (group % 2u * 4u) & 15u
+                        : quant_u8(block, at + group * (QUANT_CODE == TSR_QUANT_IQ2_XXS ? 8u : 4u)) >> 4;
         float unit = QUANT_CODE == TSR_QUANT_IQ3_S ? 1.0 : QUANT_CODE == TSR_QUANT_IQ3_XXS ? 0.25 : 0.125;
         return vec2(factor * (float(2u * bits + 1u) * unit), 0.0);
     }
     uint scale, minimum;
     if (QUANT_SCALES == TSR_QUANT_4_4) {
-        uint both = tsr_load_u8(block, at + group);
+        uint both = quant_u8(block, at + group);
         scale = both & 15u;
         minimum = both >> 4;
     } else { // TSR_QUANT_6_6
-        uint first = tsr_load_u8(block, at + group % 4u), second = tsr_load_u8(block, at + 4u + group % 4u);
-        uint third = tsr_load_u8(block, at + 8u + group % 4u);
+        uint first = quant_u8(block, at + group % 4u), second = quant_u8(block, at + 4u + group % 4u);
+        uint third = quant_u8(block, at + 8u + group % 4u);
         scale = group < 4u ? first & 63u : (third & 15u) | (first >> 6) << 4;
         minimum = group < 4u ? second & 63u : (third >> 4) | (second >> 6) << 4;
     }

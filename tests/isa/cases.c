@@ -152,6 +152,34 @@ static void blocks_product(void)
                                 tsr_matmul_params(.transpose_b = true, .allow_int8 = i >= 3)));
 }
 
+/* The same with large blocks. Rows of q6_k with 4096 elements start at multiples of 16 bytes, and
+ * with 5632 anywhere. */
+static void large_blocks_product(void)
+{
+    static const tsr_dtype formats[] = {TSR_Q4_K, TSR_Q5_K, TSR_Q6_K, TSR_Q6_K};
+
+    for (int i = 0; i < 4; i++) {
+        const int64_t k = i < 3 ? 4096 : 5632;
+        ck_assert_ok(tsr_matmul(queue, make(TSR_F32, 1, 2048, -1), make(TSR_F32, 1, k, -1),
+                                make(formats[i], 2048, k, -1),
+                                tsr_matmul_params(.transpose_b = true)));
+    }
+}
+
+/* Records products that go through matmul_quant.comp: more rows, and another format. */
+static void few_rows_of_blocks(void)
+{
+    static const struct {
+        tsr_dtype format;
+        int rows;
+    } cases[] = {{TSR_Q8_0, 4}, {TSR_Q4_0, 8}, {TSR_Q4_K, 4}, {TSR_Q3_K, 1}};
+
+    for (int i = 0; i < 4; i++)
+        ck_assert_ok(tsr_matmul(
+            queue, make(TSR_F32, cases[i].rows, 2048, -1), make(TSR_F32, cases[i].rows, 4096, -1),
+            make(cases[i].format, 2048, 4096, -1), tsr_matmul_params(.transpose_b = true)));
+}
+
 /* Records gated products of one row, as MLPs have them. */
 static void gated_product(void)
 {
@@ -783,6 +811,8 @@ static const struct {
     {"wide strides", wide_product},
     {"blocks", quant_product},
     {"long row of blocks", blocks_product},
+    {"row of large blocks", large_blocks_product},
+    {"few rows of blocks", few_rows_of_blocks},
     {"attention f32 2048 x 128", attention_f32},
     {"attention f16 2048 x 64", attention_f16},
     {"attention gradient 1024 x 64", attention_gradient},

@@ -157,7 +157,7 @@ static const shader_case cases[] = {
     CASE(ATTENTION_MERGE, 1, attention_few),
     CASE_WITH(MATMUL_QUANT, TSR_QUANT_SPECS + 3, quant_product, .blocks = true),
     CASE_WITH(MATMUL_BLOCKS, TSR_QUANT_SPECS + 3, long_quant_product, .blocks = true,
-              .takes = tsr__quant_is_scaled_words, .optional = true),
+              .takes = tsr__quant_has_chunks, .optional = true),
     CASE_WITH(MATMUL_BLOCKS_INT8, TSR_QUANT_SPECS + 3, int8_product, .blocks = true,
               .takes = tsr__quant_is_scaled_words, .optional = true),
     CASE_WITH(MATMUL_NARROW_BLOCKS, TSR_QUANT_SPECS + 1, narrow_blocks, .blocks = true),

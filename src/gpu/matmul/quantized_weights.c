@@ -42,54 +42,102 @@ static bool suits_few(const tsr_tensor *b, const tsr__matmul_problem *p)
            admitted(TSR__SHADER_MATMUL_QUANT, b, p);
 }
 
-/* Kernels for one or two long rows, whose invocations load whole blocks. */
+/* Kernels for one or two long rows, whose invocations multiply 32 elements of a column at once: a
+ * block or a chunk of a large one. */
 enum {
     BLOCKS_ROWS = 2,
-    BLOCKS_MIN = 32, /* the smallest number of blocks in a row */
+    CHUNK = 32,
+    CHUNKS_MIN = 32, /* the smallest number of chunks in a row */
     MAX_COLUMNS = 8, /* the largest number of columns that a workgroup computes */
     BLOCKS_MAX_SHARED =
         32 * 1024, /* the most bytes of shared memory, so that another workgroup has room */
 };
 
-/* True if the kernel that loads whole blocks loads them in pieces of 16 bytes that neighbouring
- * invocations share. CPU drivers, whose invocations do not load together, gain nothing by that. */
-static bool stages(const tsr__matmul_call *call)
+/* How b's blocks come into shared memory: STAGED of matmul_blocks.glsl or matmul_quant.comp. CPU
+ * drivers, whose invocations do not load together, gain nothing by that. */
+static uint32_t staging_of(const tsr__matmul_call *call, tsr__shader shader)
 {
     const tsr_layout *l = &call->b->layout;
     const uint64_t row = tsr__dtype_bytes(l->dtype, (uint64_t)l->shape[1]);
     const uint64_t stride = tsr__dtype_bytes(l->dtype, (uint64_t)l->strides[0]);
+    const tsr__quant_large large = tsr__quant_large_planes(l->dtype);
 
-    return !tsr_stream_device(call->stream)->traits.few_invocations &&
-           (row | stride | tsr__tensor_address(call->b)) % 16 == 0;
+    if (tsr_stream_device(call->stream)->traits.few_invocations)
+        return 0;
+    if (shader == TSR__SHADER_MATMUL_QUANT)
+        return 1;
+    if (large == TSR__QUANT_VECTORS)
+        return 0;
+    return (row | stride | tsr__tensor_address(call->b)) % 16 == 0 ? 1
+           : large == TSR__QUANT_STAGED                            ? 2
+                                                                   : 0;
 }
 
-/* The number of invocations of a workgroup: if possible one for each block of a row, and otherwise
+/* The number of invocations of a workgroup: if possible one for each chunk of a row, and otherwise
  * a number for which the last pass over a row occupies about as many as the other passes. 0: the
  * device has too little shared memory. */
-static uint32_t threads_for(const tsr__matmul_call *call, uint32_t rows, uint32_t columns)
+static uint32_t threads_for(const tsr__matmul_call *call, tsr__shader shader, uint32_t rows,
+                            uint32_t columns)
 {
     const tsr_device *device = tsr_stream_device(call->stream);
-    const int64_t blocks = call->problem->k / 32;
-    const uint32_t staged =
-        stages(call) ? columns * (uint32_t)tsr__dtype_bytes(call->b->layout.dtype, 32) : 0;
-    const uint32_t subgroup = device->info.subgroup_size > 32 ? 64 : 32;
+    const tsr_dtype format = call->b->layout.dtype;
+    const bool large = tsr__quant_large_planes(format) != TSR__QUANT_NOT_LARGE;
+    const int64_t chunks = call->problem->k / CHUNK;
+    const uint32_t staging = staging_of(call, shader),
+                   block = large ? 8 : 1; /* chunks of a block */
+    const uint32_t bytes = (uint32_t)tsr__dtype_bytes(format, block * CHUNK);
+    const uint32_t staged = staging ? tsr__div_up_u32(columns * bytes, block) : 0;
+    const uint32_t spare = staging == 2 ? columns * 16 : 0;
+    const uint32_t unit = large || device->info.subgroup_size > 32 ? 64 : 32;
     const uint32_t shared = tsr__min_u32(device->info.max_shared_memory_bytes, BLOCKS_MAX_SHARED);
     const uint32_t each_shared = rows * (9 * 16 + 4 * (columns + 1)) + staged;
     const uint32_t most =
-        tsr__min_u32(shared / each_shared, device->info.max_workgroup_invocations) / subgroup *
-        subgroup;
+        tsr__min_u32((shared - spare) / each_shared, device->info.max_workgroup_invocations) /
+        unit * unit;
     if (most == 0)
         return 0;
-    const uint64_t passes = tsr__div_up_u64((uint64_t)blocks, most);
-    const uint64_t each = tsr__div_up_u64((uint64_t)blocks, passes);
-    return (uint32_t)tsr__div_up_u64(each, subgroup) * subgroup;
+    const uint64_t passes = tsr__div_up_u64((uint64_t)chunks, most);
+    const uint64_t each = tsr__div_up_u64((uint64_t)chunks, passes);
+    return (uint32_t)tsr__div_up_u64(each, unit) * unit;
+}
+
+/* True if the kernel can load b's blocks. CPU drivers have other kernels for large blocks. */
+static bool loads_blocks(const tsr__matmul_call *call)
+{
+    const tsr_layout *l = &call->b->layout;
+    const uint64_t stride = tsr__dtype_bytes(l->dtype, (uint64_t)l->strides[0]);
+
+    switch (tsr__quant_large_planes(l->dtype)) {
+    case TSR__QUANT_VECTORS:
+        return !tsr_stream_device(call->stream)->traits.few_invocations &&
+               (stride | tsr__tensor_address(call->b)) % 16 == 0;
+    case TSR__QUANT_STAGED:
+        return !tsr_stream_device(call->stream)->traits.few_invocations;
+    case TSR__QUANT_NOT_LARGE:
+        break;
+    }
+    return tsr__quant_is_scaled_words(l->dtype);
+}
+
+/* The number of rows of b that a workgroup multiplies. Rounding a row of a to 8 bits takes as long
+ * as multiplying it by two of them, so the kernel of integers takes eight, if registers have room
+ * for their blocks. With many rows of a, GPUs take as long to load them as to multiply; CPU
+ * drivers have fewer registers. */
+static uint32_t columns_for(const tsr__matmul_call *call, uint32_t rows, tsr__shader shader)
+{
+    if (rows == 1 && shader == TSR__SHADER_MATMUL_BLOCKS_INT8 && call->b->layout.dtype != TSR_Q8_0)
+        return MAX_COLUMNS;
+    if (!tsr_stream_device(call->stream)->traits.few_invocations)
+        return 4;
+    return rows > 4 ? 1 : rows > 2 ? 2 : 4;
 }
 
 static bool suits_blocks(const tsr__matmul_call *call, tsr__shader shader)
 {
     const tsr__matmul_problem *p = call->problem;
-    return p->m <= BLOCKS_ROWS && tsr__quant_is_scaled_words(call->b->layout.dtype) &&
-           p->k / 32 >= BLOCKS_MIN && threads_for(call, (uint32_t)p->m, MAX_COLUMNS) > 0 &&
+    const uint32_t rows = (uint32_t)p->m; /* at most MAX_ROWS */
+    return p->m <= BLOCKS_ROWS && loads_blocks(call) && p->k / CHUNK >= CHUNKS_MIN &&
+           threads_for(call, shader, rows, columns_for(call, rows, shader)) > 0 &&
            admitted(shader, call->b, p);
 }
 
@@ -98,6 +146,7 @@ static bool suits_blocks(const tsr__matmul_call *call, tsr__shader shader)
 static tsr__shader shader_for(const tsr__matmul_call *call)
 {
     if (call->problem->allow_int8 && tsr_stream_device(call->stream)->int8_dot &&
+        tsr__quant_is_scaled_words(call->b->layout.dtype) &&
         suits_blocks(call, TSR__SHADER_MATMUL_BLOCKS_INT8))
         return TSR__SHADER_MATMUL_BLOCKS_INT8;
     return suits_blocks(call, TSR__SHADER_MATMUL_BLOCKS) ? TSR__SHADER_MATMUL_BLOCKS
@@ -147,31 +196,21 @@ static int64_t columns_at_once(const tsr__matmul_call *call, uint32_t columns)
     return (groups < 1 ? 1 : groups > 0x1p30 ? INT64_C(1) << 30 : (int64_t)groups) * columns;
 }
 
-/* The number of rows of b that a workgroup multiplies. Rounding a row of a to 8 bits takes as long
- * as multiplying it by two of them, so the kernel of integers takes eight, if registers have room
- * for their blocks. */
-static uint32_t columns_for(uint32_t rows, tsr__shader shader, tsr_dtype blocks)
-{
-    if (rows == 1 && shader == TSR__SHADER_MATMUL_BLOCKS_INT8 && blocks != TSR_Q8_0)
-        return MAX_COLUMNS;
-    return rows > 4 ? 1 : rows > 2 ? 2 : 4;
-}
-
 static void plan_few(const tsr__matmul_call *call, tsr__matmul_plan *out)
 {
     const tsr__matmul_problem *p = call->problem;
     const uint32_t rows = p->m > 4 ? 8 : p->m > 2 ? 4 : (uint32_t)p->m;
     const tsr__shader shader = shader_for(call);
-    const uint32_t b_rows = columns_for(rows, shader, call->b->layout.dtype);
+    const uint32_t b_rows = columns_for(call, rows, shader);
 
     out->method = TSR__MATMUL_BLOCKS;
     out->gated = call->gated;
     out->blocks.shader = shader;
     out->blocks.threads =
-        shader == TSR__SHADER_MATMUL_QUANT ? THREADS : threads_for(call, rows, b_rows);
+        shader == TSR__SHADER_MATMUL_QUANT ? THREADS : threads_for(call, shader, rows, b_rows);
     const tsr__matmul_device device = tsr__matmul_device_of(tsr_stream_device(call->stream));
     out->blocks.subgroup = tsr__matmul_subgroup_of(&device, out->blocks.threads);
-    out->blocks.staged = shader != TSR__SHADER_MATMUL_QUANT && stages(call);
+    out->blocks.staging = staging_of(call, shader);
     out->blocks.rows = rows;
     out->blocks.b_rows = b_rows;
     out->blocks.at_once = columns_at_once(call, call->gated ? b_rows / 2 : b_rows);
@@ -211,7 +250,7 @@ static tsr_status run_few(const tsr__matmul_call *call, const tsr__matmul_plan *
         tsr__matmul_a_load(p, 4) == TSR_MM_LOAD_VEC_K ? TSR_MM_LOAD_VEC_K : TSR_MM_LOAD_SCALAR;
     spec[5] = plan->gated;
     spec[7] = plan->blocks.subgroup;
-    spec[8] = plan->blocks.staged;
+    spec[8] = plan->blocks.staging;
     if (call->norm) {
         spec[6] = (uint32_t)call->norm->weight->layout.dtype;
         few.dispatch.access[few.dispatch.access_count++] = tsr__read_of(call->norm->weight);

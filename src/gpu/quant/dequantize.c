@@ -52,6 +52,25 @@ bool tsr__quant_is_scaled_words(tsr_dtype dtype)
            (f->code == TSR__QUANT_LINEAR || f->code == TSR__QUANT_SIGNED);
 }
 
+tsr__quant_large tsr__quant_large_planes(tsr_dtype dtype)
+{
+    const tsr__quant_format *f = tsr__quant_format_of(dtype);
+    if (f->format.block_count != 256 || f->low.bits != 4 || f->low.run < 32 ||
+        f->code != TSR__QUANT_LINEAR)
+        return TSR__QUANT_NOT_LARGE;
+    if (f->scales == TSR__QUANT_6_6 && f->factor_offset == 0 && f->min_offset == 2 &&
+        f->scales_offset == 4 && (f->format.block_bytes | f->low.offset | f->high.offset) % 16 == 0)
+        return TSR__QUANT_VECTORS;
+    return f->scales == TSR__QUANT_S8 && f->sub == 16 && f->high.run == 32 ? TSR__QUANT_STAGED
+                                                                           : TSR__QUANT_NOT_LARGE;
+}
+
+bool tsr__quant_has_chunks(tsr_dtype dtype)
+{
+    return tsr__quant_is_scaled_words(dtype) ||
+           tsr__quant_large_planes(dtype) != TSR__QUANT_NOT_LARGE;
+}
+
 /* The number of elements that one invocation converts: those whose low bits fill a 32-bit word. */
 static uint32_t unit_of(tsr_dtype dtype)
 {

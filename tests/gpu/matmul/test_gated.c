@@ -250,8 +250,10 @@ START_TEST(matches_double_precision)
             .m = n % 10 == 9 ? 4 : gpu_random_between(&random, 1, 2),
             .n = gpu_random_between(&random, n % 5, 70),
             /* rows of q8_0 and q4_0 with 1280 elements are multiples of 16 bytes, but not with
-             * 1312 */
+             * 1312; rows of q6_k are with 2048, but not with 1280 */
             .k = long_rows && (n % 8 == 1 || n % 8 == 3) ? 1280 + n / 8 % 2 * 32
+                 : long_rows && n % 16 == 7              ? 1280 + n / 16 % 2 * 768
+                 : long_rows && n == 13                  ? 1280
                  : quantised                             ? 256 * gpu_random_between(&random, 1, 3)
                  : n % 4                                 ? gpu_random_between(&random, 1, 127)
                                                          : 8 * gpu_random_between(&random, 1, 150),

@@ -277,12 +277,14 @@ END_TEST
 
 /* Products of one and two rows, for which GPUs have other kernels. The lengths need one pass
  * over k or several. Blocks start at all multiples of 2 bytes. The kernels multiply floats or
- * integers. */
+ * integers; integers only if blocks have 32 elements. */
 START_TEST(long_rows)
 {
-    static const tsr_dtype dtypes[] = {TSR_Q4_0, TSR_Q5_0, TSR_Q8_0};
-    static const int64_t blocks[] = {33, 64, 200, 401};
-    const tsr_quant_format *format = tsr_quant_format_of(dtypes[_i % 3]);
+    static const tsr_dtype dtypes[] = {TSR_Q4_0, TSR_Q5_0, TSR_Q8_0, TSR_Q4_0, TSR_Q5_0,
+                                       TSR_Q8_0, TSR_Q4_K, TSR_Q5_K, TSR_Q6_K};
+    static const int64_t small[] = {33, 64, 200, 401}, large[] = {5, 8, 13, 50};
+    const tsr_quant_format *format = tsr_quant_format_of(dtypes[_i]);
+    const int64_t *blocks = format->block_count == 32 ? small : large;
     gpu_random random = {.state = 57 + (uint64_t)_i};
     if (gpu_is_swiftshader())
         SKIP_UNLESS_HUGE("a long compilation on SwiftShader");
@@ -290,13 +292,13 @@ START_TEST(long_rows)
         product p = {1,
                      1 + (i + _i) % 2,
                      gpu_random_between(&random, 1, 21),
-                     32 * blocks[i],
+                     format->block_count * blocks[i],
                      floats[(i + _i) % 3],
                      floats[i % 3],
                      {0},
                      i == 3};
         p.params.accumulate = i == 2;
-        p.params.allow_int8 = _i >= 3;
+        p.params.allow_int8 = _i >= 3 && _i < 6;
         check(&random, format, &p);
     }
 }
@@ -504,7 +506,7 @@ TESTS(matmul_quant_as_gpu)
 {
     tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);
     tcase_add_loop_test(tests, random_products, 8, 10);
-    tcase_add_loop_test(tests, long_rows, 0, 6);
+    tcase_add_loop_test(tests, long_rows, 0, 9);
     tcase_add_test(tests, int8_products);
     tcase_add_test(tests, layers_allow_int8);
 }
@@ -515,4 +517,5 @@ TESTS(matmul_quant_as_gpu_packed)
     tcase_add_loop_test(tests, random_products, 12, 13);
     tcase_add_loop_test(tests, long_rows, 1, 2);
     tcase_add_loop_test(tests, long_rows, 3, 4);
+    tcase_add_loop_test(tests, long_rows, 8, 9);
 }
