@@ -1,6 +1,6 @@
 // Attention of few queries per key, forward: a workgroup computes up to ROWS queries that read one kv head, from one part of the keys. If
 // there are several parts, the last workgroup to finish merges their results, or attention_merge.comp does. An invocation multiplies the
-// queries with one key, and then adds up four columns of the values of every SLICES-th key. There are few workgroups, and they wait for
+// queries with one key, or with LANES 4 with a quarter of the columns of four keys, and then adds up four columns of the values of every SLICES-th key. There are few workgroups, and they wait for
 // memory most of the time. Therefore loads are issued AHEAD at a time, and the first values are loaded before the softmax.
 //
 // With NEW, the kernel also applies the rotary embedding to the queries, and stores the keys and values of the step's tokens in the cache.
@@ -8,6 +8,8 @@
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #extension GL_KHR_memory_scope_semantics : require
+#extension GL_KHR_shader_subgroup_basic : require
+#extension GL_KHR_shader_subgroup_quad : require
 #include "include/attention.glsl"
 #include "include/rope.glsl"
 
@@ -33,6 +35,9 @@ layout(constant_id = 14) const uint JOIN = 0;     // 1: there are several parts,
 // the cache. LOAD is then not TSR_ATTENTION_LOAD_SCALAR.
 layout(constant_id = 15) const uint NEW = 0;
 layout(constant_id = 16) const uint ROPE = TSR_ATTENTION_ROPE_NONE; // for the queries and the new keys
+// 4: the invocations of a subgroup's quad multiply the queries with their four keys together, so that neighbours load neighbouring columns,
+// and a query is read from shared memory once for four keys. Products are then added up in another order than in attention.comp.
+layout(constant_id = 17) const uint LANES = 1;
 
 // The values are added up in slices: each group of V_QUADS invocations takes every SLICES-th of a block's THREADS keys.
 const uint SLICES = THREADS / V_QUADS;
@@ -40,6 +45,8 @@ const uint SHARERS = THREADS / ROWS;  // invocations that share a row in the sof
 const uint SHARE = THREADS / SHARERS; // keys for each of these invocations
 const uint AHEAD = ROLLED != 0u ? 1u : QUADS < 8u ? QUADS : 8u;       // quads of a key
 const uint V_AHEAD = ROLLED != 0u ? 1u : V_QUADS < 8u ? V_QUADS : 8u; // rows of v
+// With LANES 4: the neighbouring quads of columns that an invocation loads at once, 16 bytes if rows are at multiples of 16 bytes
+const uint STEP = LOAD == TSR_ATTENTION_LOAD_ALIGNED && K_DTYPE != TSR_DT_F32 ? 2u : 1u;
 const uint NEW_VALUES = NEW * QUADS;            // the index of the first new value in new_rows
 const bool WHOLE = Y_DTYPE != 0u && JOIN == 0u; // one part has all keys
 
@@ -189,10 +196,87 @@ void store_new_rows(rows_of k, rows_of v, int first_new, int first, int end)
     }
 }
 
+// The first of the quads of columns that an invocation loads in step `step`.
+uint quad_of(uint lane, uint step) { return (step * 4u + lane) * STEP; }
+
+// Loads STEP quads of columns of a key, from quad `quad` on.
+void load_quads(rows_of k, uvec2 row, uint quad, out vec4 of_key[STEP])
+{
+    if (STEP == 1u) {
+        of_key[0] = load_quad_at(k, row, quad * 4u, K_DTYPE);
+        return;
+    }
+    // The row's last 16 bytes may have columns that do not exist.
+    uvec4 words = tsr_words4(tsr_at(row, min(quad * 4u, (k.dim - 1u) & ~7u) * 2u)).v[0];
+    [[unroll]] for (uint s = 0u; s < STEP; s++) {
+        uvec2 pairs = s == 0u ? words.xy : words.zw;
+        vec4 value = K_DTYPE == TSR_DT_F16 ? vec4(tsr_f32_from_f16_pair(pairs.x), tsr_f32_from_f16_pair(pairs.y))
+                                           : uintBitsToFloat(uvec4(pairs << 16, pairs & 0xffff0000u).xzyw);
+        of_key[s] = (quad + s) * 4u < k.dim ? value : vec4(0.0);
+    }
+}
+
+// Multiplies the queries with the keys of this invocation's quad. `row` is the address of this invocation's key.
+void multiply_in_quad(rows_of k, uvec2 row, out float scores[ROWS])
+{
+    if (LANES == 1u)
+        return; // the module then needs no capability for quads (spirv/specialize.c)
+    uint lane = gl_SubgroupInvocationID % 4u;
+    uvec2 rows[4] = uvec2[](subgroupQuadBroadcast(row, 0u), subgroupQuadBroadcast(row, 1u), subgroupQuadBroadcast(row, 2u),
+                            subgroupQuadBroadcast(row, 3u));
+    float parts_of_sums[ROWS * 4u]; // of each query and each of the four keys
+    [[unroll]] for (uint e = 0u; e < ROWS * 4u; e++)
+        parts_of_sums[e] = 0.0;
+    for (uint step = 0u; step < QUADS / (4u * STEP); step++) {
+        vec4 of_key[4u * STEP];
+        [[unroll]] for (uint i = 0u; i < 4u; i++) {
+            vec4 loaded[STEP];
+            load_quads(k, rows[i], quad_of(lane, step), loaded);
+            [[unroll]] for (uint s = 0u; s < STEP; s++)
+                of_key[i * STEP + s] = loaded[s];
+        }
+        [[unroll]] for (uint s = 0u; s < STEP; s++)
+            [[unroll]] for (uint r = 0u; r < ROWS; r++) {
+                vec4 of_query = q_tile[r * QUADS + quad_of(lane, step) + s];
+                [[unroll]] for (uint i = 0u; i < 4u; i++)
+                    [[unroll]] for (uint c = 0u; c < 4u; c++)
+                        parts_of_sums[r * 4u + i] = fma(of_query[c], of_key[i * STEP + s][c], parts_of_sums[r * 4u + i]);
+            }
+    }
+    // An invocation keeps its own key. The sum of key i is (part 0 + part 2) + (part 1 + part 3), whichever invocation has it.
+    bool second = (lane & 1u) != 0u, lower = (lane & 2u) != 0u;
+    [[unroll]] for (uint r = 0u; r < ROWS; r++) {
+        float a = parts_of_sums[r * 4u], b = parts_of_sums[r * 4u + 1u], c = parts_of_sums[r * 4u + 2u], d = parts_of_sums[r * 4u + 3u];
+        float even = (lower ? c : a) + subgroupQuadSwapVertical(lower ? a : c);
+        float odd = (lower ? d : b) + subgroupQuadSwapVertical(lower ? b : d);
+        scores[r] = (second ? odd : even) + subgroupQuadSwapHorizontal(second ? even : odd);
+    }
+}
+
+// Part `lane` of the product of a query and a new key, as multiply_in_quad() computes it.
+float new_part(uint row, uint number, uint lane)
+{
+    float part = 0.0;
+    for (uint step = 0u; step < QUADS / (4u * STEP); step++)
+        [[unroll]] for (uint s = 0u; s < STEP; s++) {
+            uint quad = quad_of(lane, step) + s;
+            vec4 of_query = q_tile[row * QUADS + quad], of_key = new_rows[number * QUADS + quad];
+            [[unroll]] for (uint c = 0u; c < 4u; c++)
+                part = fma(of_query[c], of_key[c], part);
+        }
+    return part;
+}
+
 // Multiplies the queries with the new keys, in the same order as main() multiplies them with other keys.
 void multiply_new_keys()
 {
     for (uint e = gl_LocalInvocationIndex; e < NEW * ROWS; e += THREADS) {
+        if (LANES != 1u) {
+            uint row = e % ROWS, number = e / ROWS;
+            float even = new_part(row, number, 0u) + new_part(row, number, 2u);
+            new_products[e] = even + (new_part(row, number, 1u) + new_part(row, number, 3u));
+            continue;
+        }
         float product = 0.0;
         for (uint quad = 0u; quad < trips_of(QUADS); quad++) {
             vec4 of_query = q_tile[e % ROWS * QUADS + quad], of_key = new_rows[e / ROWS * QUADS + quad];
@@ -297,7 +381,9 @@ void main()
         uint key = uint(min(j0 + int(thread), last)), page = page_of(k, key);
         uvec2 k_row = row_address_in(k, page, key);
         scratch[thread].xy = row_address_in(v, page, key);
-        if (loads)
+        if (loads && LANES != 1u)
+            multiply_in_quad(k, k_row, scores);
+        else if (loads)
             for (uint quad0 = 0u; quad0 < trips_of(QUADS); quad0 += AHEAD) {
                 vec4 of_key[AHEAD];
                 [[unroll]] for (uint n = 0u; n < AHEAD; n++)

@@ -84,13 +84,17 @@ static uint32_t rope_of(const tsr__attention *c)
                                                                       : TSR_ATTENTION_ROPE_HALVES;
 }
 
+/* The specialization constants of attention_few.comp. */
+enum { SPEC_LANES = 17, SPECS };
+
 /* Specializes the kernel. `ranges` is whether there are several, and `joined` whether the kernel
- * merges them. */
-static void specialize(const tsr__attention *c, bool ranges, bool joined, tsr__dispatch *dispatch)
+ * merges them. `lanes` invocations share a key. */
+static void specialize_for(const tsr__attention *c, bool ranges, bool joined, uint32_t lanes,
+                           tsr__dispatch *dispatch)
 {
     const tsr_attention_params *p = &c->params;
     const tsr_device *device = tsr_stream_device(c->stream);
-    const uint32_t spec[] = {
+    const uint32_t spec[SPECS] = {
         THREADS,
         cut_of(c).rows,
         quads_of(c->head_dim),
@@ -108,10 +112,26 @@ static void specialize(const tsr__attention *c, bool ranges, bool joined, tsr__d
         ranges && joined,
         c->new_k ? (uint32_t)c->q_len : 0,
         rope_of(c),
+        lanes,
     };
     dispatch->shader = TSR__SHADER_ATTENTION_FEW;
-    dispatch->spec_count = sizeof spec / sizeof *spec;
+    dispatch->spec_count = SPECS;
     memcpy(dispatch->spec, spec, sizeof spec);
+}
+
+/* The same, with the quads of subgroups if the device has them and that form of the kernel has
+ * passed its self-test. A call with lse gets the bits that the backward pass computes again. */
+static void specialize(const tsr__attention *c, bool ranges, bool joined, tsr__dispatch *dispatch)
+{
+    tsr_device *device = tsr_stream_device(c->stream);
+
+    if (device->subgroup_quads && !device->traits.few_invocations && !c->lse &&
+        quads_of(c->head_dim) >= 8) {
+        specialize_for(c, ranges, joined, 4, dispatch);
+        if (tsr__shader_admitted(device, dispatch->shader, dispatch->spec, dispatch->spec_count))
+            return;
+    }
+    specialize_for(c, ranges, joined, 1, dispatch);
 }
 
 static bool admitted(const tsr__attention *c, bool ranges, bool joined)

@@ -31,8 +31,8 @@ tsr__case_fn tsr__case_random, tsr__case_dropout;
 /* product_cases.c: attention, packing, and weights in blocks. For cases with weights in blocks,
  * `dtype` is either a block format (the other tensors are then f32) or a float dtype, that of the
  * other tensors (the weights are then q8_0). */
-tsr__case_fn tsr__case_attention, tsr__case_attention_few, tsr__case_attention_grad,
-    tsr__case_attention_delta;
+tsr__case_fn tsr__case_attention, tsr__case_attention_few, tsr__case_attention_lanes,
+    tsr__case_attention_grad, tsr__case_attention_delta;
 tsr__case_fn tsr__case_attention_joined, tsr__case_attention_append;
 tsr__case_fn tsr__case_attention_coopmat, tsr__case_attention_coopmat_grad,
     tsr__case_attention_sinks;

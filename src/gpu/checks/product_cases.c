@@ -210,7 +210,20 @@ tsr_status tsr__case_attention_coopmat_grad(tsr__case *c, tsr_dtype dtype)
     return attention_grad(c, dtype, MANY_KEYS, MANY_QUERIES);
 }
 
+/* A call with lse, for which one invocation multiplies a key. */
 tsr_status tsr__case_attention_few(tsr__case *c, tsr_dtype dtype)
+{
+    TSR__TRY(add_inputs(c, dtype, KEYS, 1));
+    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_4(1, HEADS, 1, WIDTH)));
+    TSR__TRY(tsr__case_output(c, TSR_F32, TSR__SHAPE_3(1, HEADS, 1)));
+    for (int r = 0; r < HEADS; r++)
+        c->value[4][r] = attend(c->value[0] + (size_t)r * WIDTH, c->value[1], c->value[2], KEYS,
+                                c->value[3] + (size_t)r * WIDTH);
+    return tsr_attention(c->stream, c->tensor[3], c->tensor[4], c->tensor[0], c->tensor[1],
+                         c->tensor[2], tsr_attention_params(.causal = true));
+}
+
+tsr_status tsr__case_attention_lanes(tsr__case *c, tsr_dtype dtype)
 {
     return attention(c, dtype, KEYS, 1);
 }

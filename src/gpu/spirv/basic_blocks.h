@@ -37,9 +37,10 @@ typedef struct tsr__specialization {
     tsr__spirv_block *blocks;
     uint32_t *work; /* blocks to visit */
     size_t block_count;
-    size_t functions;      /* word offset of the first function */
-    bool drops_arithmetic; /* the module gets no capability for arithmetic among subgroups */
-    bool keep_branches;    /* treat no branch as decided, even if its condition is known */
+    size_t functions; /* word offset of the first function */
+    /* the module gets no capability for arithmetic among subgroups, or for their quads */
+    bool drops_arithmetic, drops_quads;
+    bool keep_branches; /* treat no branch as decided, even if its condition is known */
     uint32_t *out;
     size_t out_words;
 } tsr__specialization;

@@ -211,7 +211,8 @@ static void write_global(tsr__specialization *s, size_t at, size_t length)
         return;
     case OP_CAPABILITY:
         /* Not all devices have it, and kernels have forms without it. */
-        if (w[1] == CAPABILITY_GROUP_NON_UNIFORM_ARITHMETIC && s->drops_arithmetic)
+        if ((w[1] == CAPABILITY_GROUP_NON_UNIFORM_ARITHMETIC && s->drops_arithmetic) ||
+            (w[1] == CAPABILITY_GROUP_NON_UNIFORM_QUAD && s->drops_quads))
             return;
         break;
     case OP_DECORATE:
@@ -295,15 +296,15 @@ static void write_block(tsr__specialization *s, const tsr__spirv_block *block)
     write_terminator(s, block);
 }
 
-/* True if an instruction of the blocks that are kept adds or compares values of a subgroup. */
-static bool has_subgroup_arithmetic(const tsr__specialization *s)
+/* True if the blocks that are kept have an instruction with one of these opcodes. */
+static bool has_opcode(const tsr__specialization *s, uint32_t first, uint32_t last)
 {
     for (size_t i = 0; i < s->block_count; i++) {
         const tsr__spirv_block *block = &s->blocks[i];
         for (size_t at = block->begin; block->kept && at < block->terminator;
              at += tsr__spirv_length(&s->module, at)) {
             const uint32_t opcode = tsr__spirv_opcode(&s->module, at);
-            if (opcode >= OP_GROUP_NON_UNIFORM_I_ADD && opcode <= OP_GROUP_NON_UNIFORM_LOGICAL_XOR)
+            if (opcode >= first && opcode <= last)
                 return true;
         }
     }
@@ -312,7 +313,10 @@ static bool has_subgroup_arithmetic(const tsr__specialization *s)
 
 static void write_module(tsr__specialization *s)
 {
-    s->drops_arithmetic = !has_subgroup_arithmetic(s);
+    s->drops_arithmetic =
+        !has_opcode(s, OP_GROUP_NON_UNIFORM_I_ADD, OP_GROUP_NON_UNIFORM_LOGICAL_XOR);
+    s->drops_quads =
+        !has_opcode(s, OP_GROUP_NON_UNIFORM_QUAD_BROADCAST, OP_GROUP_NON_UNIFORM_QUAD_SWAP);
     append_words(s, s->module.words, TSR__SPIRV_HEADER);
     for (size_t at = TSR__SPIRV_HEADER; at < s->functions; at += tsr__spirv_length(&s->module, at))
         write_global(s, at, tsr__spirv_length(&s->module, at));

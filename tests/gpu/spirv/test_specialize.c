@@ -149,6 +149,23 @@ START_TEST(capability_of_what_is_dead)
 }
 END_TEST
 
+/* The same for the quads of subgroups. */
+START_TEST(quads_of_what_is_dead)
+{
+    const tsr__shader_binary *shader = &tsr__shader_binaries[TSR__SHADER_ATTENTION_FEW];
+    for (uint32_t lanes = 1; lanes <= 4; lanes += 3) {
+        const uint32_t spec[] = {128, 4,       16, TSR_F32, TSR_F32, TSR_F32, 0, 1, 0,
+                                 0,   TSR_F32, 0,  0,       16,      0,       0, 0, lanes};
+        uint32_t *out;
+        size_t bytes;
+        ck_assert_ok(tsr__spirv_specialize(shader->variant[0].code, shader->variant[0].size_bytes,
+                                           spec, 18, &out, &bytes));
+        ck_assert_int_eq(has_capability(out, bytes, CAPABILITY_GROUP_NON_UNIFORM_QUAD), lanes > 1);
+        tsr__free(out);
+    }
+}
+END_TEST
+
 /* Of the shader for copies, a copy of 16-byte units needs only a twentieth; the rest must be
  * removed. */
 START_TEST(removes_what_is_dead)
@@ -245,6 +262,7 @@ TESTS(specialize)
     tcase_add_test(tests, leaves_what_it_cannot_know);
     tcase_add_test(tests, every_shader);
     tcase_add_test(tests, capability_of_what_is_dead);
+    tcase_add_test(tests, quads_of_what_is_dead);
     tcase_add_test(tests, removes_what_is_dead);
     tcase_add_test(tests, attention_loads_16_aligned_bytes);
     tcase_add_test(tests, out_of_memory);
