@@ -12,6 +12,7 @@
 #include "gpu/quant/dequantize.h"
 #include "gpu/spirv/reader.h"
 #include "gpu/spirv/spirv.h"
+#include "shaders/params/attention.h"
 #include "shaders/params/matmul.h"
 #include "shaders/params/quant.h"
 #include "support/check_main.h"
@@ -243,9 +244,94 @@ START_TEST(weights_are_loaded_in_sixteen_bytes)
 }
 END_TEST
 
+/* Large blocks of one row are read in vectors only: q4_k and q5_k by the invocations that multiply
+ * them, q6_k through shared memory. The only numbers that are loaded are those of the epilogue. */
+START_TEST(large_blocks_are_loaded_in_sixteen_bytes)
+{
+    static const struct {
+        tsr_dtype format;
+        uint32_t staged;
+        int vectors; /* at least: the row, and the planes and scales or pieces of a column */
+    } cases[] = {{TSR_Q4_K, 0, 3}, {TSR_Q5_K, 0, 4}, {TSR_Q6_K, 1, 2}, {TSR_Q6_K, 2, 2}};
+    int scalars = -1;
+    for (int i = 0; i < 4; i++) {
+        uint32_t spec[TSR_QUANT_SPECS + 9] = {0};
+        tsr__quant_describe(cases[i].format, spec);
+        memcpy(spec + TSR_QUANT_SPECS,
+               (uint32_t[]){64, 1, 4, TSR_F32, TSR_MM_LOAD_VEC_K, 0, 0, 32, cases[i].staged},
+               9 * sizeof *spec);
+        const hot_loads loads = loads_of(TSR__SHADER_MATMUL_BLOCKS, spec, TSR_QUANT_SPECS + 9);
+        ck_assert_msg(loads.aligned == loads.vectors && loads.vectors >= cases[i].vectors,
+                      "%s: %d of %d loads are aligned to 16 bytes", tsr_dtype_name(cases[i].format),
+                      loads.aligned, loads.vectors);
+        ck_assert_msg(scalars < 0 || loads.scalars == scalars, "%s: %d loads of numbers, not %d",
+                      tsr_dtype_name(cases[i].format), loads.scalars, scalars);
+        scalars = loads.scalars;
+    }
+    ck_assert_int_lt(scalars, 8);
+}
+END_TEST
+
+/* Other blocks, and those of more rows, go through shared memory in pieces of 16 bytes. */
+START_TEST(all_blocks_are_loaded_in_sixteen_bytes)
+{
+    static const tsr_dtype formats[] = {TSR_Q8_0,  TSR_Q4_0,  TSR_Q3_K,    TSR_Q4_K, TSR_Q6_K,
+                                        TSR_MXFP4, TSR_NVFP4, TSR_IQ2_XXS, TSR_TQ1_0};
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
+        for (uint32_t staged = 0; staged < 2; staged++) {
+            uint32_t spec[TSR_QUANT_SPECS + 9] = {0};
+            tsr__quant_describe(formats[i], spec);
+            memcpy(spec + TSR_QUANT_SPECS,
+                   (uint32_t[]){64, 8, 4, TSR_F32, TSR_MM_LOAD_VEC_K, 0, 0, 32, staged},
+                   9 * sizeof *spec);
+            const hot_loads loads = loads_of(TSR__SHADER_MATMUL_QUANT, spec, TSR_QUANT_SPECS + 9);
+            ck_assert_msg(loads.aligned == loads.vectors && loads.vectors >= 1 + (int)staged &&
+                              (loads.scalars < 8) == (staged == 1),
+                          "%s, staged %u: %d of %d loads are aligned, %d are of numbers",
+                          tsr_dtype_name(formats[i]), staged, loads.aligned, loads.vectors,
+                          loads.scalars);
+        }
+}
+END_TEST
+
+/* With the quads of subgroups, attention of few queries loads eight columns of 16-bit keys at once.
+ * Of its other loads, only those of f32 queries are as wide. */
+START_TEST(keys_are_loaded_in_sixteen_bytes)
+{
+    static const tsr_dtype dtypes[] = {TSR_F16, TSR_BF16};
+    for (int i = 0; i < 2; i++) {
+        uint32_t spec[] = {128,
+                           4,
+                           16,
+                           TSR_F32,
+                           (uint32_t)dtypes[i],
+                           (uint32_t)dtypes[i],
+                           0,
+                           TSR_ATTENTION_LOAD_ALIGNED,
+                           0,
+                           1,
+                           TSR_F32,
+                           0,
+                           0,
+                           16,
+                           0,
+                           0,
+                           0,
+                           1};
+        const hot_loads alone = loads_of(TSR__SHADER_ATTENTION_FEW, spec, 18);
+        spec[17] = 4;
+        const hot_loads quads = loads_of(TSR__SHADER_ATTENTION_FEW, spec, 18);
+        ck_assert_int_gt(quads.aligned, alone.aligned);
+    }
+}
+END_TEST
+
 TESTS(alignment)
 {
     tcase_add_test(tests, weights_are_loaded_in_sixteen_bytes);
+    tcase_add_test(tests, large_blocks_are_loaded_in_sixteen_bytes);
+    tcase_add_test(tests, all_blocks_are_loaded_in_sixteen_bytes);
+    tcase_add_test(tests, keys_are_loaded_in_sixteen_bytes);
     tcase_add_test(tests, matrices_in_shared_memory_are_aligned);
     tcase_add_loop_test(tests, notices_smaller_elements, 0, 4);
 }
