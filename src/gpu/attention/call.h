@@ -91,6 +91,8 @@ typedef struct tsr__attention_pass {
     const tsr_tensor *out;
     const tsr_tensor *also; /* dv for TSR_ATTENTION_DKV, whose `out` is dk; otherwise NULL */
     tsr__buffer *delta;     /* NULL in the forward call */
+    /* as in tsr__dispatch, common to passes with different results; 0: a number of its own */
+    uint32_t independent_group;
 } tsr__attention_pass;
 
 /* The multiply-adds of a pass for `rows` rows of its result, as if every query saw all keys. */
@@ -111,7 +113,8 @@ tsr_status tsr__attention_coopmat(const tsr__attention_pass *pass) TSR_NODISCARD
 /* Records the dispatches of `count` items, at most `at_once` items in each. An item is what the
  * kernel numbers, for example a block of rows; it takes `invocations` invocations in workgroups
  * of `workgroup`, and `work` multiply-adds (0: see tsr__dispatch). The function sets first and
- * count of `push` for each dispatch. */
+ * count of `push` for each dispatch. The dispatches are independent of each other, and of those
+ * with the same independent_group, if it is not 0. */
 tsr_status tsr__attention_dispatch(tsr_stream *stream, tsr__dispatch *dispatch,
                                    struct tsr_attention_push push, uint64_t count, uint64_t at_once,
                                    uint32_t invocations, uint32_t workgroup,

@@ -229,7 +229,9 @@ tsr_status tsr__attention_dispatch(tsr_stream *stream, tsr__dispatch *dispatch,
 {
     dispatch->push = &push;
     dispatch->push_bytes = sizeof push;
-    dispatch->independent_group = tsr__stream_new_independent_group(stream);
+    const uint32_t group = dispatch->independent_group;
+    if (group == 0)
+        dispatch->independent_group = tsr__stream_new_independent_group(stream);
     for (uint64_t first = 0; first < count; first += at_once) {
         const uint64_t now = tsr__min_u64(count - first, at_once);
         push.first = (uint32_t)first;
@@ -238,6 +240,7 @@ tsr_status tsr__attention_dispatch(tsr_stream *stream, tsr__dispatch *dispatch,
         tsr__groups_for(now * invocations, workgroup, dispatch->groups);
         TSR__TRY(tsr__stream_dispatch(stream, dispatch));
     }
+    dispatch->independent_group = group;
     return TSR_OK;
 }
 

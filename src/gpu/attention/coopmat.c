@@ -163,7 +163,7 @@ tsr_status tsr__attention_coopmat(const tsr__attention_pass *p)
     const uint64_t blocks = tsr__div_up_u64((uint64_t)own->shape[2], rows_of(&f)) *
                             (uint64_t)(own->shape[0] * own->shape[1]);
     const struct tsr_attention_push push = {.call = p->description->address};
-    tsr__dispatch dispatch = {0};
+    tsr__dispatch dispatch = {.independent_group = p->independent_group};
     specialize(p, &f, &dispatch);
     tsr__attention_pass_access(p, &dispatch);
     const double work = tsr__attention_pass_work(p, rows_of(&f));

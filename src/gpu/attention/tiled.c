@@ -72,6 +72,7 @@ static tsr_status run_pass(const tsr__attention_pass *p)
                                       .quads = TSR_ATTENTION_QUADS};
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_ATTENTION,
+        .independent_group = p->independent_group,
         .spec_count = 17,
         .spec = {t.threads, t.tn, now, p->kind, dtype_of(c->q), dtype_of(c->k), dtype_of(c->v),
                  dtype_of(c->dy), dtype_of(p->out), dtype_of(c->params.mask),
@@ -229,8 +230,12 @@ static tsr_status record_grad(tsr_stream *stream, void *opaque)
         TSR__TRY(run_delta(c, &w->description, w->delta, delta_from_y(c, passes, count)));
     if (c->params.dsinks)
         TSR__TRY(run_sinks(c, &w->description, w->delta));
-    for (int i = 0; i < count; i++)
+    /* The results may be views of one tensor, whose ranges of bytes overlap. */
+    const uint32_t group = tsr__stream_new_independent_group(stream);
+    for (int i = 0; i < count; i++) {
+        passes[i].independent_group = group;
         TSR__TRY(run_pass(&passes[i]));
+    }
     return TSR_OK;
 }
 

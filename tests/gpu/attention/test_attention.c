@@ -1027,6 +1027,39 @@ START_TEST(sends_parameters)
 }
 END_TEST
 
+/* The gradients of queries, keys and values are independent, also if they are views of one tensor.
+ */
+START_TEST(gradients_have_no_barriers_between_them)
+{
+    enum { TOKENS = 4, COLUMNS = 8 };
+    const int64_t one[] = {1, 1, TOKENS, COLUMNS}, all[] = {1, 1, TOKENS, 3 * COLUMNS};
+    const int64_t rows[] = {1, 1, TOKENS};
+    tsr_tensor *x = gpu_new(TSR_F32, 4, one), *lse = gpu_new(TSR_F32, 3, rows),
+               *together = gpu_new(TSR_F32, 4, all), *out[2][3];
+    uint64_t barriers[2];
+    GPU_OK(tsr_fill(queue, x, 1));
+    GPU_OK(tsr_fill(queue, lse, 1));
+    for (int i = 0; i < 3; i++) {
+        out[0][i] = gpu_new(TSR_F32, 4, one);
+        GPU_OK(tsr_tensor_slice(together, 3, i * COLUMNS, (i + 1) * COLUMNS, 1, &out[1][i]));
+    }
+    for (int views = 0; views < 2; views++) {
+        GPU_OK(tsr_stream_wait(queue));
+        const uint64_t before = queue->barriers;
+        GPU_OK(tsr_attention_grad(queue, out[views][0], out[views][1], out[views][2], x, x, lse, x,
+                                  x, x, NULL));
+        barriers[views] = queue->barriers - before;
+    }
+    ck_assert_uint_eq(barriers[1], barriers[0]);
+    ck_assert_uint_gt(barriers[0], 0);
+    for (int i = 0; i < 6; i++)
+        tsr_tensor_destroy(&out[i / 3][i % 3]);
+    tsr_tensor_destroy(&x);
+    tsr_tensor_destroy(&lse);
+    tsr_tensor_destroy(&together);
+}
+END_TEST
+
 TESTS(attention)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
@@ -1093,4 +1126,5 @@ TESTS(attention_as_gpu)
     tcase_add_loop_test(tests, agrees_with_doubles_for_head_sizes, 2, 3);
     tcase_add_loop_test(tests, agrees_with_doubles_for_few_queries, 2, 3);
     tcase_add_test(tests, reads_pages_for_few_queries);
+    tcase_add_test(tests, gradients_have_no_barriers_between_them);
 }
