@@ -9,11 +9,13 @@
 
 #include "base/error.h"
 #include "base/fault.h"
+#include "gpu/checks/cases.h"
 #include "gpu/checks/tested_kernels.h"
 #include "gpu/cpu_drivers/cpu_drivers.h"
 #include "gpu/matmul/tuning/tuning.h"
 #include "gpu/ops/common/segments.h"
 #include "gpu/pipeline/pipeline.h"
+#include "gpu/self_test/results.h"
 #include "gpu/self_test/self_test.h"
 #include "gpu/stream/state.h"
 #include "support/cache_folder.h"
@@ -209,6 +211,36 @@ START_TEST(the_next_kernel_takes_over_and_this_is_remembered)
     ck_assert_str_eq(info.chosen.kernel, "tiled-s");
     tsr_tensor_destroy(&y);
     tsr_tensor_destroy(&t);
+    gpu_teardown();
+}
+END_TEST
+
+/* A form of a kernel can be wrong although the plain form is right. A stored result says so here.
+ * Operations that would use the form compute right results without it: with it, they would fail.
+ * CPU drivers take half a minute to compile those of attention as GPUs have them. */
+START_TEST(a_form_that_has_failed_is_replaced)
+{
+    static const struct {
+        const char *name;
+        tsr__case_fn *run;
+    } forms[] = {{"norm_grad_added", tsr__case_norm_grad_added},
+                 {"rope_append_apart", tsr__case_rope_append_apart}};
+    enum { FORMS = sizeof forms / sizeof *forms };
+    tsr__self_tests failed = {.count = FORMS};
+    open_as_gpu(NULL);
+    for (int i = 0; i < FORMS; i++) {
+        failed.tests[i].dtype = TSR_F32;
+        snprintf(failed.tests[i].kernel, sizeof failed.tests[i].kernel, "%s", forms[i].name);
+    }
+    tsr__results_store(&gpu->info, gpu->storage, &failed);
+    gpu_teardown();
+    open_as_gpu(NULL);
+    for (int i = 0; i < FORMS; i++) {
+        bool right = false;
+        GPU_OK(tsr__case_run(gpu, forms[i].run, TSR_F32, &right));
+        ck_assert_msg(right, "%s: the result is wrong", forms[i].name);
+        ck_assert(!tsr__self_test_kernel(gpu, forms[i].name, TSR_F32));
+    }
     gpu_teardown();
 }
 END_TEST
@@ -612,6 +644,7 @@ TESTS(self_test)
     tcase_add_checked_fixture(tests, make_folder, remove_folder);
     tcase_add_test(tests, right_kernels_pass);
     tcase_add_test(tests, the_next_kernel_takes_over_and_this_is_remembered);
+    tcase_add_test(tests, a_form_that_has_failed_is_replaced);
     tcase_add_test(tests, an_error_if_no_kernel_is_left);
     tcase_add_test(tests, without_the_sum_k_is_not_split);
     tcase_add_test(tests, switched_off_self_tests);
