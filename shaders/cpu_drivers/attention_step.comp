@@ -111,11 +111,11 @@ void main()
 
     uint64_t to = p.to + uint64_t(sequence) * p.y_batch + uint64_t(head) * p.y_head;
     if (SEVERAL_PAGES != 0)
-        to += uint64_t(number) * ((VECTORS * LANES + 2) * 4) + 8;
+        to += uint64_t(number) * ((VECTORS * LANES + 4) * 4) + 16;
     [[unroll]] for (uint n = 0; n < VECTORS; n++)
         Float(target(to + (n * LANES + lane) * 4)).v = y[n];
     if (SEVERAL_PAGES != 0 && lane == 0) {
-        Float(to - 8).v = largest;
-        Float(to - 4).v = sum;
+        Float(to - 16).v = largest;
+        Float(to - 12).v = sum;
     }
 }

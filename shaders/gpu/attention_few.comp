@@ -60,13 +60,13 @@ shared float new_products[NEW != 0u ? NEW * ROWS : 1u];         // of the querie
 shared uint joined;                                             // 1: this workgroup merges the parts
 
 // What workgroups write for the last one to read. `coherent` and the barriers of device scope in join() make it visible to that workgroup.
-layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer partial_floats {
-    float v[];
+layout(buffer_reference, std430, buffer_reference_align = 16) coherent buffer partial_floats4 {
+    vec4 v[];
 };
 layout(buffer_reference, std430, buffer_reference_align = 4) coherent buffer part_counters {
     uint v[];
 };
-#define TSR_PARTIAL partial_floats
+#define TSR_PARTIAL partial_floats4
 #include "include/attention_parts.glsl"
 
 // Returns n, the number of iterations of a loop, which divides THREADS or is a multiple of it. If ROLLED is 1, p.quads is THREADS, and the
@@ -467,7 +467,8 @@ void main()
         bool exists = first_query + r < queries;
         find_query(first_reader, min(first_query + r, queries - 1u), head, query);
         uint number = (batch * CALL.heads + head) * CALL.q_len + uint(query);
-        uvec2 to = tsr_at_mul(p.partial, number * p.parts + part, 4u * (VALUE_DIM + 2u));
+        partial_floats4 to =
+            partial_floats4(tsr_at_mul(p.partial, number * p.parts + part, 4u * TSR_ATTENTION_PART_FLOATS(VALUE_DIM)));
         if (exists && thread < V_QUADS) {
             vec4 total = vec4(0.0);
             [[unroll]] for (uint n = 0u; n < trips_of(SLICES); n++)
@@ -477,18 +478,15 @@ void main()
                 total *= row_factor[r];
                 y = tsr_at_stride(attention_head(CALL.y, batch, head), uint(query), CALL.y.row);
             }
+            if (!WHOLE && thread * 4u < VALUE_DIM)
+                to.v[TSR_ATTENTION_PART_HEAD / 4u + thread] = total;
             for (uint n = 0u; n < 4u; n++)
-                if (thread * 4u + n < VALUE_DIM) {
-                    if (WHOLE)
-                        tsr_store_float(tsr_at_stride(y, thread * 4u + n, CALL.y.column), 0u, Y_DTYPE, total[n]);
-                    else
-                        partial_floats(to).v[2u + thread * 4u + n] = total[n];
-                }
+                if (WHOLE && thread * 4u + n < VALUE_DIM)
+                    tsr_store_float(tsr_at_stride(y, thread * 4u + n, CALL.y.column), 0u, Y_DTYPE, total[n]);
         }
         if (exists && row == r && sharer == 0u) {
             if (!WHOLE) {
-                partial_floats(to).v[0] = largest;
-                partial_floats(to).v[1] = sum;
+                to.v[0] = vec4(largest, sum, 0.0, 0.0);
             } else if (CALL.lse.at != uvec2(0u)) {
                 tsr_floats(tsr_at_stride(attention_head(CALL.lse, batch, head), uint(query), CALL.lse.row)).v[0] =
                     sum == 0.0 ? tsr_minus_infinity : largest + tsr_log(sum);

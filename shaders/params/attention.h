@@ -60,8 +60,7 @@ struct tsr_attention_call {
 
 struct tsr_attention_push {
     TSR_ADDRESS call;
-    /* attention_few.comp and attention_merge.comp: for each row and each part of its keys, f32: the
-     * largest score, the sum of exponentials and the result so far */
+    /* attention_few.comp and attention_merge.comp: f32 [rows, parts, TSR_ATTENTION_PART_FLOATS] */
     TSR_ADDRESS partial;
     /* attention_few.comp with JOIN: for each block of queries, how many workgroups have written
      * their results of a part; 0 at first */
@@ -79,6 +78,11 @@ struct tsr_attention_push {
                              compiler does not know; attention_few.comp: the threads of a workgroup */
 };
 TSR_PUSH_CHECK(tsr_attention_push);
+
+/* The floats of a result for a part of the keys, in `partial`: the largest score, the sum of
+ * exponentials and, after these TSR_ATTENTION_PART_HEAD, the columns, in whole vectors. */
+#define TSR_ATTENTION_PART_HEAD 4u
+#define TSR_ATTENTION_PART_FLOATS(dim) (TSR_ATTENTION_PART_HEAD + ((dim) + 3u) / 4u * 4u)
 
 /* The width of attention.comp's tiles, in groups of four columns. */
 #define TSR_ATTENTION_QUADS 16u

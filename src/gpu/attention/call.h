@@ -126,6 +126,8 @@ uint32_t tsr__attention_scores_kind(const tsr__attention *call);
 /* How the kernels for GPUs load q, k, v and dy: TSR_ATTENTION_LOAD_…. */
 uint32_t tsr__attention_load(const tsr__attention *call);
 
+/* The floats of a result for a range of keys, which tsr__attention_merge() reads. */
+uint32_t tsr__attention_part_floats(const tsr__attention *call);
 /* True if tsr__attention_few() should record the forward call, for example because few queries
  * read each key. The kernel knows no `starts`. */
 bool tsr__attention_few_suit(const tsr__attention *call);

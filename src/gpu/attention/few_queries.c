@@ -63,6 +63,11 @@ static cut cut_of(const tsr__attention *c)
     return out;
 }
 
+uint32_t tsr__attention_part_floats(const tsr__attention *call)
+{
+    return TSR_ATTENTION_PART_FLOATS((uint32_t)call->value_dim);
+}
+
 static uint64_t rows_of(const tsr__attention *c)
 {
     return (uint64_t)(c->batch * c->heads * c->q_len);
@@ -247,7 +252,7 @@ static tsr_status run_parts(const few *f)
     dispatch.read_bytes = tsr__attention_read_bytes(c);
     if (f->partial)
         dispatch.written_bytes =
-            4.0 * (double)(rows_of(c) * f->cut.ranges) * (double)(c->value_dim + 2);
+            4.0 * (double)(rows_of(c) * f->cut.ranges) * (double)tsr__attention_part_floats(c);
     else if (c->new_k) /* a small part of the cache */
         dispatch.written_bytes =
             (double)rows_of(c) * (double)c->value_dim * (double)tsr_dtype_size(c->y->layout.dtype);
@@ -273,7 +278,8 @@ tsr_status tsr__attention_merge(const tsr__attention *c,
         .access_count = 3,
         .access = {description->range, tsr__read_buffer(partial), tsr__write_of(c->y)},
     };
-    dispatch.read_bytes = 4.0 * (double)(rows_of(c) * ranges) * (double)(c->head_dim + 2);
+    dispatch.read_bytes =
+        4.0 * (double)(rows_of(c) * ranges) * (double)tsr__attention_part_floats(c);
     if (c->params.sinks)
         dispatch.access[dispatch.access_count++] = tsr__read_of(c->params.sinks);
     if (c->lse)
@@ -299,7 +305,7 @@ tsr_status tsr__attention_few(const tsr__attention *call)
     const uint64_t results = rows_of(call) * f.cut.ranges;
     f.joined = f.cut.ranges > 1 && joins(call, &f.cut);
     if (f.cut.ranges > 1)
-        TSR__TRY(tsr__stream_scratch(call->stream, 4 * results * (uint64_t)(call->value_dim + 2),
+        TSR__TRY(tsr__stream_scratch(call->stream, 4 * results * tsr__attention_part_floats(call),
                                      &f.partial));
     TSR__TRY(tsr__attention_describe(call, NULL, f.joined ? (uint32_t)blocks_of(&f.cut) : 0,
                                      &f.description));

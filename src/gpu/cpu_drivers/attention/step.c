@@ -94,7 +94,7 @@ static tsr_status run_pages(const step *s)
     const tsr__attention *c = s->call;
     const tsr_attention_params *p = &c->params;
     const uint32_t lanes = tsr_stream_device(c->stream)->info.subgroup_size;
-    const uint32_t page_result_bytes = 4 * (uint32_t)(c->head_dim + 2);
+    const uint32_t page_result_bytes = 4 * tsr__attention_part_floats(c);
     const struct tsr_attention_step_push push = {
         .identity = {TSR_IDENTITY_8},
         .q = tsr__tensor_address(c->q),
@@ -151,7 +151,7 @@ tsr_status tsr__attention_step(const tsr__attention *call)
     if (s.pages == 1 && !call->params.sinks)
         return run_pages(&s);
     const uint64_t results = (uint64_t)(call->batch * call->heads) * s.pages;
-    TSR__TRY(tsr__stream_scratch(call->stream, 4 * results * (uint64_t)(call->head_dim + 2),
+    TSR__TRY(tsr__stream_scratch(call->stream, 4 * results * tsr__attention_part_floats(call),
                                  &s.partial));
     TSR__TRY(tsr__attention_describe(call, NULL, 0, &s.description));
     tsr_status status = tsr__stream_atomic(call->stream, record, &s);
