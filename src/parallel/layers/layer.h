@@ -30,6 +30,8 @@
  *     short_conv_create.c, short_conv.c
  *                             create short convolutions; their passes
  *     positions.c             positions and documents of tokens, for all of these
+ *     transformer_block_create.c, transformer_block.c
+ *                             create transformer blocks; their passes
  *
  *     moe.c                   creates a mixture of experts
  *     moe_forward.c, moe_backward.c

@@ -1,43 +1,20 @@
 /* Transformer blocks: h = x + attention(norm1(x)), y = h + mlp(norm2(h)), perhaps with norms after
  * attention and MLP. A delta net or a short convolution may take the place of attention. */
-#include <math.h>
-#include <stddef.h>
+#include "parallel/layers/transformer_block.h"
+
 #include <string.h>
 
-#include "base/alloc.h"
 #include "base/checked.h"
 #include "base/hash.h"
 #include "base/struct_size.h"
 #include "parallel/internal.h"
-#include "parallel/layers/context.h"
 #include "parallel/layers/delta_net.h"
 #include "parallel/layers/latent_attention.h"
-#include "parallel/layers/layer.h"
 #include "parallel/layers/norm_layer.h"
 #include "parallel/layers/self_attention.h"
 #include "parallel/layers/short_conv.h"
 #include "tessera/ops.h"
 #include "tessera/transformer.h"
-
-/* A residual branch: the indices of its children. Those that it does not have are -1. */
-typedef struct residual_branch {
-    const char *name; /* in random sequences of dropout */
-    int norm, layer, post_norm;
-    /* experts beside the layer, and the norms after the layer and after the experts */
-    int experts, layer_norm, experts_norm;
-} residual_branch;
-
-typedef struct block {
-    tsr_layer base;
-    residual_branch attention, mlp;
-    float residual_scale;
-    bool recompute, sequence, has_experts;
-    bool output_scale;       /* the block's own parameter */
-    int gate, out, end_norm; /* for the layer's own input, children; -1: it has none */
-    const tsr_tensor *input; /* tsr__block_set_input */
-    int sequence_dim;
-    tsr__dropout dropout;
-} block;
 
 /* Documents ---------------------------------------------------------------------------------- */
 
@@ -66,7 +43,7 @@ void tsr__layer_set_documents(tsr_layer *layer, const tsr__documents *documents)
 
 /* Returns the number of the random sequence that dropout uses in a branch (attention or MLP) of a
  * block. Each branch of each block has its own. */
-static uint64_t subsequence_of(const block *b, const tsr__dropout *dropout, const char *branch)
+static uint64_t subsequence_of(const tsr__block *b, const tsr__dropout *dropout, const char *branch)
 {
     uint64_t hash = tsr__hash(TSR__HASH_START, b->base.name, strlen(b->base.name));
     hash = tsr__hash(hash, branch, strlen(branch));
@@ -77,29 +54,25 @@ static uint64_t subsequence_of(const block *b, const tsr__dropout *dropout, cons
     return hash;
 }
 
-/* A range of a dimension of the full tensor, of which a rank has a part. */
-typedef struct drop_range {
-    int dim; /* −1: it has all */
-    int64_t first, whole;
-} drop_range;
-
-/* y = dropout of x, a part of a tensor. Uses the part's range of the full tensor's mask. */
-static tsr_status drop_part(const block *b, const tsr__dropout *dropout, const char *branch,
-                            const drop_range *range, tsr_tensor *y, const tsr_tensor *x)
+/* y = dropout of x, this rank's shard of a tensor. Uses the shard's range of the full tensor's
+ * mask.
+ */
+static tsr_status apply_dropout(const tsr__block *b, const tsr__dropout *dropout,
+                                const char *branch, tsr_tensor *y, const tsr_tensor *x)
 {
     const tsr_layout *layout = tsr_tensor_layout(x);
     int64_t strides[TSR_MAX_DIMS];
     uint64_t stride = 1, offset = dropout->offset;
     bool fits = true;
     for (int d = layout->ndim - 1; d >= 0; d--) {
-        const bool divided = d == range->dim;
-        const int64_t size = divided ? range->whole : layout->shape[d];
-        uint64_t first = 0;
+        const bool divided = b->sequence && d == b->sequence_dim;
+        uint64_t size = (uint64_t)layout->shape[d], first = 0;
         if (divided)
-            fits = fits && tsr__mul_u64((uint64_t)range->first, stride, &first) &&
+            fits = fits && tsr__mul_u64(size * (uint64_t)b->base.rank, stride, &first) &&
                    tsr__add_u64(offset, first, &offset);
         strides[d] = (int64_t)stride;
-        fits = fits && tsr__mul_u64(stride, (uint64_t)size, &stride) && stride <= INT64_MAX;
+        fits = fits && tsr__mul_u64(size, divided ? (uint64_t)b->base.size : 1, &size) &&
+               tsr__mul_u64(stride, size, &stride) && stride <= INT64_MAX;
     }
     if (!fits)
         return tsr__fail(TSR_ERR_OVERFLOW, "%s: dropout of %s from offset %llu on overflows",
@@ -112,57 +85,6 @@ static tsr_status drop_part(const block *b, const tsr__dropout *dropout, const c
         .index_strides = strides,
     };
     return tsr_dropout(b->base.stream, y, x, dropout->p, &params);
-}
-
-/* The same for the tokens of each chunk of rows that context ranks divide. */
-static tsr_status drop_chunks(const block *b, const tsr__dropout *dropout, const char *branch,
-                              const tsr__context *context, tsr_tensor *y, const tsr_tensor *x)
-{
-    tsr__temps temps = {.stream = b->base.stream};
-    const int dim = tsr_tensor_layout(x)->ndim - 2, rank = tsr_group_rank(context->group);
-    tsr_status status = TSR_OK;
-    for (int i = 0; i < 2 && status == TSR_OK; i++) {
-        const drop_range range = {dim, (int64_t)context->chunks[i].start, context->tokens};
-        const int64_t first = i == 0 ? 0 : tsr__context_chunk(context, rank, 0);
-        tsr_tensor *from, *to;
-        status =
-            tsr__temp_slice(&temps, x, dim, first, tsr__context_chunk(context, rank, i), &from);
-        if (status == TSR_OK)
-            status =
-                tsr__temp_slice(&temps, y, dim, first, tsr__context_chunk(context, rank, i), &to);
-        if (status == TSR_OK)
-            status = drop_part(b, dropout, branch, &range, to, from);
-    }
-    tsr__temps_finish(&temps);
-    return status;
-}
-
-/* y = dropout of x, this rank's part of a tensor. `context` may be NULL. */
-static tsr_status apply_dropout(const block *b, const tsr__dropout *dropout, const char *branch,
-                                const tsr__context *context, tsr_tensor *y, const tsr_tensor *x)
-{
-    drop_range range = {.dim = -1};
-    if (context)
-        return drop_chunks(b, dropout, branch, context, y, x);
-    if (b->sequence) {
-        const int64_t size = tsr_tensor_layout(x)->shape[b->sequence_dim];
-        range = (drop_range){b->sequence_dim, size * b->base.rank, size * b->base.size};
-    }
-    return drop_part(b, dropout, branch, &range, y, x);
-}
-
-/* Returns how context ranks divide the rows of the forward pass that runs, whose attention has been
- * computed; NULL: they do not. */
-static const tsr__context *context_of(const block *b)
-{
-    const tsr__attention *attention = tsr__attention_of(&b->base);
-    const tsr__delta_net *net = tsr__delta_net_of(&b->base);
-    const tsr__documents **documents = documents_of(&b->base);
-    if (documents && *documents && (*documents)->context)
-        return (*documents)->context;
-    return attention && attention->context_group ? attention->context
-           : net && net->context_group           ? net->context
-                                                 : NULL;
 }
 
 /* Forward ------------------------------------------------------------------------------------ */
@@ -179,7 +101,7 @@ static tsr_status replace_by(tsr_layer *layer, tsr_layer_saved **saved, tsr_tens
 
 /* Replaces *out, the layer's output for x, by the sum of its norm and that of the experts' output
  * for x. */
-static tsr_status add_beside(block *b, const residual_branch *of, const tsr_tensor *x,
+static tsr_status add_beside(tsr__block *b, const tsr__residual_branch *of, const tsr_tensor *x,
                              tsr_layer_saved *saved, tsr_tensor **out)
 {
     tsr_layer **child = b->base.child;
@@ -196,8 +118,9 @@ static tsr_status add_beside(block *b, const residual_branch *of, const tsr_tens
 }
 
 /* Replaces *out by x + its norm, with dropout and residual_scale as far as the branch has them. */
-static tsr_status finish_branch(block *b, const residual_branch *of, const tsr__dropout *dropout,
-                                const tsr_tensor *x, tsr_layer_saved *saved, tsr_tensor **out)
+static tsr_status finish_branch(tsr__block *b, const tsr__residual_branch *of,
+                                const tsr__dropout *dropout, const tsr_tensor *x,
+                                tsr_layer_saved *saved, tsr_tensor **out)
 {
     tsr_stream *stream = b->base.stream;
     const int post = of->post_norm;
@@ -206,16 +129,16 @@ static tsr_status finish_branch(block *b, const residual_branch *of, const tsr__
     if (post >= 0)
         TSR__TRY(replace_by(b->base.child[post], saved ? &saved->child[post] : NULL, out));
     if (dropout->p > 0)
-        TSR__TRY(apply_dropout(b, dropout, of->name, context_of(b), *out, *out));
+        TSR__TRY(apply_dropout(b, dropout, of->name, *out, *out));
     if (b->residual_scale != 1)
         TSR__TRY(tsr_scale(stream, *out, *out, b->residual_scale, 0));
     return tsr_binary(stream, *out, *out, x, TSR_BINARY_ADD);
 }
 
 /* *y = x + layer(norm(x)). */
-static tsr_status branch_forward(block *b, const residual_branch *of, const tsr__dropout *dropout,
-                                 const tsr__cached *cached, const tsr_tensor *x,
-                                 tsr_layer_saved *saved, tsr_tensor **y)
+static tsr_status branch_forward(tsr__block *b, const tsr__residual_branch *of,
+                                 const tsr__dropout *dropout, const tsr__cached *cached,
+                                 const tsr_tensor *x, tsr_layer_saved *saved, tsr_tensor **y)
 {
     tsr_tensor *normalised = NULL, *out = NULL;
     tsr_layer *layer = b->base.child[of->layer];
@@ -245,7 +168,7 @@ static tsr_status branch_forward(block *b, const residual_branch *of, const tsr_
 }
 
 /* y += norm((gelu(y · gateᵀ) ⊙ input) · outᵀ). */
-static tsr_status add_input(block *b, const tsr_tensor *y)
+static tsr_status add_input(tsr__block *b, const tsr_tensor *y)
 {
     tsr_stream *stream = b->base.stream;
     tsr_tensor *x = NULL;
@@ -264,7 +187,7 @@ static tsr_status add_input(block *b, const tsr_tensor *y)
 
 /* Multiplies *y by the block's scale: in place, or, if the backward pass needs it, to new memory.
  */
-static tsr_status scale_output(block *b, tsr_layer_saved *saved, tsr_tensor **y)
+static tsr_status scale_output(tsr__block *b, tsr_layer_saved *saved, tsr_tensor **y)
 {
     tsr_tensor *scaled = *y;
     const tsr_layout *l = tsr_tensor_layout(*y);
@@ -283,7 +206,7 @@ static tsr_status scale_output(block *b, tsr_layer_saved *saved, tsr_tensor **y)
 }
 
 /* What follows the two branches. */
-static tsr_status end_forward(block *b, tsr_layer_saved *saved, tsr_tensor **y)
+static tsr_status end_forward(tsr__block *b, tsr_layer_saved *saved, tsr_tensor **y)
 {
     if (b->gate >= 0)
         TSR__TRY(add_input(b, *y));
@@ -291,7 +214,7 @@ static tsr_status end_forward(block *b, tsr_layer_saved *saved, tsr_tensor **y)
 }
 
 /* Refuses passes for a backward pass that blocks with these properties do not have. */
-static tsr_status check_saved(const block *b, const tsr_layer_saved *saved)
+static tsr_status check_saved(const tsr__block *b, const tsr_layer_saved *saved)
 {
     return saved && b->gate >= 0
                ? tsr__fail(TSR_ERR_UNSUPPORTED, "%s: with layer_input, there is no backward pass",
@@ -299,8 +222,9 @@ static tsr_status check_saved(const block *b, const tsr_layer_saved *saved)
                : TSR_OK;
 }
 
-static tsr_status branches_forward(block *b, const tsr__dropout *dropout, const tsr__cached *cached,
-                                   const tsr_tensor *x, tsr_layer_saved *saved, tsr_tensor **y)
+static tsr_status branches_forward(tsr__block *b, const tsr__dropout *dropout,
+                                   const tsr__cached *cached, const tsr_tensor *x,
+                                   tsr_layer_saved *saved, tsr_tensor **y)
 {
     tsr_tensor *between = NULL, *out = NULL;
     TSR__TRY(branch_forward(b, &b->attention, dropout, cached, x, saved, &between));
@@ -316,7 +240,7 @@ static tsr_status branches_forward(block *b, const tsr__dropout *dropout, const 
 }
 
 /* A forward pass that keeps only the choice of experts. */
-static tsr_status forward_with_choice(block *b, const tsr_tensor *x, tsr_layer_saved *saved,
+static tsr_status forward_with_choice(tsr__block *b, const tsr_tensor *x, tsr_layer_saved *saved,
                                       tsr_tensor **y)
 {
     tsr_layer_saved *all = NULL;
@@ -331,7 +255,7 @@ static tsr_status forward_with_choice(block *b, const tsr_tensor *x, tsr_layer_s
 static tsr_status block_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,
                                 tsr_tensor **y)
 {
-    block *b = (block *)layer;
+    tsr__block *b = (tsr__block *)layer;
     TSR__TRY(check_saved(b, saved));
     if (saved)
         saved->dropout = b->dropout;
@@ -345,14 +269,14 @@ static tsr_status block_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer
 static tsr_status block_forward_cached(tsr_layer *layer, const tsr_tensor *x,
                                        const tsr__cached *cached, tsr_tensor **y)
 {
-    return branches_forward((block *)layer, &(tsr__dropout){0}, cached, x, NULL, y);
+    return branches_forward((tsr__block *)layer, &(tsr__dropout){0}, cached, x, NULL, y);
 }
 
 /* Backward ----------------------------------------------------------------------------------- */
 
 /* Sets *out to the gradient of the output of the branch's layer: dy, or a tensor in `temps` or
  * *made, which the caller must destroy. */
-static tsr_status begin_backward(block *b, const residual_branch *of, tsr__temps *temps,
+static tsr_status begin_backward(tsr__block *b, const tsr__residual_branch *of, tsr__temps *temps,
                                  const tsr_layer_saved *saved, const tsr_tensor *dy,
                                  tsr_tensor **made, const tsr_tensor **out)
 {
@@ -364,8 +288,7 @@ static tsr_status begin_backward(block *b, const residual_branch *of, tsr__temps
         *out = scaled;
     }
     if (saved->dropout.p > 0)
-        TSR__TRY(apply_dropout(b, &saved->dropout, of->name,
-                               saved->child[b->attention.layer]->context, scaled, dy));
+        TSR__TRY(apply_dropout(b, &saved->dropout, of->name, scaled, dy));
     if (b->residual_scale != 1)
         TSR__TRY(tsr_scale(b->base.stream, scaled, saved->dropout.p > 0 ? scaled : dy,
                            b->residual_scale, 0));
@@ -380,8 +303,9 @@ static tsr_status begin_backward(block *b, const residual_branch *of, tsr__temps
 /* The backward pass of the sum of the layer's norm and the experts' norm: *dlayer is the gradient
  * of the layer's output, and *dx that of the branch's input through the experts. `dx` may be NULL.
  */
-static tsr_status beside_backward(block *b, const residual_branch *of, const tsr_layer_saved *saved,
-                                  const tsr_tensor *dy, tsr_tensor **dx, tsr_tensor **dlayer)
+static tsr_status beside_backward(tsr__block *b, const tsr__residual_branch *of,
+                                  const tsr_layer_saved *saved, const tsr_tensor *dy,
+                                  tsr_tensor **dx, tsr_tensor **dlayer)
 {
     tsr_layer **child = b->base.child;
     tsr_tensor *dexperts = NULL;
@@ -396,8 +320,9 @@ static tsr_status beside_backward(block *b, const residual_branch *of, const tsr
 }
 
 /* *dx = dy + the gradient of x through the branch's layer and norms. `dx` may be NULL. */
-static tsr_status branch_backward(block *b, const residual_branch *of, const tsr_layer_saved *saved,
-                                  const tsr_tensor *dy, tsr_tensor **dx)
+static tsr_status branch_backward(tsr__block *b, const tsr__residual_branch *of,
+                                  const tsr_layer_saved *saved, const tsr_tensor *dy,
+                                  tsr_tensor **dx)
 {
     tsr__temps temps = {.stream = b->base.stream};
     const int norm = of->norm, layer = of->layer;
@@ -436,7 +361,7 @@ static tsr_status branch_backward(block *b, const residual_branch *of, const tsr
 }
 
 /* Adds the gradient of the block's scale, and sets *out to that of the output before the scale. */
-static tsr_status scale_backward(block *b, tsr__temps *temps, const tsr_layer_saved *saved,
+static tsr_status scale_backward(tsr__block *b, tsr__temps *temps, const tsr_layer_saved *saved,
                                  const tsr_tensor *dy, tsr_tensor **out)
 {
     tsr_layer *layer = &b->base;
@@ -460,8 +385,8 @@ static tsr_status scale_backward(block *b, tsr__temps *temps, const tsr_layer_sa
     return tsr_binary(layer->stream, *out, dy, scale->seen.tensor, TSR_BINARY_MUL);
 }
 
-static tsr_status branches_backward(block *b, const tsr_layer_saved *saved, const tsr_tensor *dy,
-                                    tsr_tensor **dx)
+static tsr_status branches_backward(tsr__block *b, const tsr_layer_saved *saved,
+                                    const tsr_tensor *dy, tsr_tensor **dx)
 {
     tsr__temps temps = {.stream = b->base.stream};
     tsr_tensor *between = NULL, *unscaled = NULL;
@@ -476,7 +401,7 @@ static tsr_status branches_backward(block *b, const tsr_layer_saved *saved, cons
 }
 
 /* Runs the forward pass again to get the tensors that it saves, and then runs the backward pass. */
-static tsr_status block_recompute(block *b, const tsr_layer_saved *saved, const tsr_tensor *dy,
+static tsr_status block_recompute(tsr__block *b, const tsr_layer_saved *saved, const tsr_tensor *dy,
                                   tsr_tensor **dx)
 {
     tsr_layer_saved *again = NULL;
@@ -498,326 +423,41 @@ static tsr_status block_recompute(block *b, const tsr_layer_saved *saved, const 
 static tsr_status block_backward(tsr_layer *layer, const tsr_layer_saved *saved,
                                  const tsr_tensor *dy, tsr_tensor **dx)
 {
-    block *b = (block *)layer;
+    tsr__block *b = (tsr__block *)layer;
     TSR__REQUIRE(tsr__layout_same_shape(tsr_tensor_layout(saved->x), tsr_tensor_layout(dy)),
                  "%s: dy is %s; y was %s", layer->who, TSR__SHAPE_OF(dy), TSR__SHAPE_OF(saved->x));
     return b->recompute ? block_recompute(b, saved, dy, dx) : branches_backward(b, saved, dy, dx);
 }
 
-/* Creating ----------------------------------------------------------------------------------- */
+/* The type ------------------------------------------------------------------------------------ */
 
-static const tsr__layer_type block_type = {.name = "block",
-                                           .forward = block_forward,
-                                           .backward = block_backward,
-                                           .forward_cached = block_forward_cached};
-
-static bool has_context(const tsr_layer *layer)
-{
-    const tsr__attention *attention = tsr__attention_of(layer);
-    return attention && attention->context_group;
-}
+const tsr__layer_type tsr__block_type = {.name = "block",
+                                         .forward = block_forward,
+                                         .backward = block_backward,
+                                         .forward_cached = block_forward_cached};
 
 tsr_status tsr_block_set_dropout(tsr_layer *layer, float p, const tsr_random_params *params)
 {
     TSR__REQUIRE(layer, "block_set_dropout: layer is NULL");
-    TSR__REQUIRE(layer->type == &block_type, "%s: it is not a block", layer->who);
+    TSR__REQUIRE(layer->type == &tsr__block_type, "%s: it is not a block", layer->who);
     TSR__REQUIRE(p >= 0 && p < 1, "%s: dropout p is %g; 0 <= p < 1 is needed", layer->who,
                  (double)p);
     TSR__REQUIRE(params || p == 0, "%s: dropout p is %g, but params is NULL", layer->who,
                  (double)p);
-    if (p > 0 && ((block *)layer)->sequence && has_context(layer))
-        return tsr__fail(TSR_ERR_UNSUPPORTED,
-                         "%s: dropout with sequence and a context_group is not supported",
+    const tsr__attention *attention = tsr__attention_of(layer);
+    const tsr__delta_net *net = tsr__delta_net_of(layer);
+    if (p > 0 && ((attention && attention->context_group) || (net && net->context_group)))
+        return tsr__fail(TSR_ERR_UNSUPPORTED, "%s: dropout with a context_group is not supported",
                          layer->who);
     TSR__TAKE(tsr_random_params, params);
     TSR__REQUIRE(!params->index_strides, "%s: index_strides must be NULL", layer->who);
-    ((block *)layer)->dropout = (tsr__dropout){
+    ((tsr__block *)layer)->dropout = (tsr__dropout){
         .p = p, .seed = params->seed, .subsequence = params->subsequence, .offset = params->offset};
     return TSR_OK;
 }
 
-/* Makes the name of a child: for "h.0" and "norm1", "h.0.norm1". */
-static tsr_status child_name(const tsr_layer *layer, const char *last, char **out)
-{
-    const size_t size = strlen(layer->name) + strlen(last) + 2;
-    *out = tsr__calloc(size, 1);
-    if (!*out)
-        return TSR_ERR_NO_MEMORY;
-    strcpy(*out, layer->name);
-    if (*layer->name)
-        strcat(*out, ".");
-    strcat(*out, last);
-    return TSR_OK;
-}
-
-/* Adds a child if creating it had the status TSR_OK. Frees its name. */
-static tsr_status add_created(block *b, tsr_status status, char *name, tsr_layer *child)
-{
-    tsr__free(name);
-    return status == TSR_OK ? tsr__layer_add_child(&b->base, child) : status;
-}
-
-/* Sets the fields that the params of all children have alike. */
-#define SET_COMMON_FIELDS(of, params, child_name)                                                  \
-    ((of).group = (params)->group, (of).name = (child_name),                                       \
-     (of).grad_dtype = (params)->grad_dtype, (of).deferred = (params)->deferred)
-
-/* Creates a norm and sets *index to its index. */
-static tsr_status create_norm(block *b, const tsr_block_params *params, const char *last,
-                              int *index)
-{
-    tsr_norm_params norm;
-    TSR__TRY(TSR__TAKE_PART(tsr_norm_params, params->norm, &norm));
-    tsr_layer *child = NULL;
-    char *name;
-    TSR__TRY(child_name(&b->base, last, &name));
-    SET_COMMON_FIELDS(norm, params, name);
-    norm.size = params->size;
-    norm.sequence = params->sequence;
-    norm.dtype = norm.dtype != 0 ? norm.dtype : params->dtype;
-    tsr_status status = tsr_norm_create(&norm, &child);
-    *index = b->base.child_count;
-    return add_created(b, status, name, child);
-}
-
-static tsr_status create_attention(const tsr_block_params *params, const char *name,
-                                   tsr_layer **out)
-{
-    tsr_self_attention_params attention;
-    TSR__TRY(TSR__TAKE_PART(tsr_self_attention_params, params->attention, &attention));
-    SET_COMMON_FIELDS(attention, params, name);
-    attention.size = params->size;
-    attention.sequence = params->sequence;
-    attention.sequence_dim = params->sequence_dim;
-    attention.dtype = params->dtype;
-    return tsr_self_attention_create(&attention, out);
-}
-
-static tsr_status create_delta_net(const tsr_block_params *params, const char *name,
-                                   tsr_layer **out)
-{
-    tsr_delta_net_params net;
-    TSR__TRY(TSR__TAKE_PART(tsr_delta_net_params, params->delta_net, &net));
-    SET_COMMON_FIELDS(net, params, name);
-    net.size = params->size;
-    net.dtype = params->dtype;
-    return tsr_delta_net_create(&net, out);
-}
-
-static tsr_status create_latent_attention(const tsr_block_params *params, const char *name,
-                                          tsr_layer **out)
-{
-    tsr_latent_attention_params attention;
-    TSR__TRY(TSR__TAKE_PART(tsr_latent_attention_params, params->latent_attention, &attention));
-    SET_COMMON_FIELDS(attention, params, name);
-    attention.size = params->size;
-    attention.dtype = params->dtype;
-    return tsr_latent_attention_create(&attention, out);
-}
-
-static tsr_status create_short_conv(const tsr_block_params *params, const char *name,
-                                    tsr_layer **out)
-{
-    tsr_short_conv_params conv;
-    TSR__TRY(TSR__TAKE_PART(tsr_short_conv_params, params->short_conv, &conv));
-    SET_COMMON_FIELDS(conv, params, name);
-    conv.size = params->size;
-    conv.dtype = params->dtype;
-    return tsr_short_conv_create(&conv, out);
-}
-
-static tsr_status create_experts(const tsr_block_params *params, const char *name, tsr_layer **out)
-{
-    tsr_moe_params experts;
-    TSR__TRY(TSR__TAKE_PART(tsr_moe_params, params->experts, &experts));
-    SET_COMMON_FIELDS(experts, params, name);
-    experts.input_size = params->size;
-    experts.dtype = params->dtype;
-    return tsr_moe_create(&experts, out);
-}
-
-static tsr_status create_mlp(const tsr_block_params *params, const char *name, tsr_layer **out)
-{
-    tsr_mlp_params mlp;
-    TSR__TRY(TSR__TAKE_PART(tsr_mlp_params, params->mlp, &mlp));
-    SET_COMMON_FIELDS(mlp, params, name);
-    mlp.input_size = mlp.output_size = params->size;
-    mlp.sequence = params->sequence;
-    mlp.sequence_dim = params->sequence_dim;
-    mlp.dtype = params->dtype;
-    return tsr_mlp_create(&mlp, out);
-}
-
-/* A kind of layer that can be the layer of a residual branch. */
-typedef struct branch_layer {
-    const char *field; /* of tsr_block_params */
-    size_t offset;     /* of this field, a pointer to the params of the layer */
-    const char *name;  /* of the child */
-    bool sequence;     /* possible with sequence parallelism */
-    tsr_status (*create)(const tsr_block_params *params, const char *name, tsr_layer **out);
-} branch_layer;
-
-#define FIELD(field) #field, offsetof(tsr_block_params, field)
-
-/* Those that mix tokens, of which a block has one. The first one has defaults. */
-static const branch_layer mixers[] = {
-    {FIELD(attention), "attention", true, create_attention},
-    {FIELD(delta_net), "delta_net", false, create_delta_net},
-    {FIELD(latent_attention), "attention", false, create_latent_attention},
-    {FIELD(short_conv), "short_conv", false, create_short_conv},
-};
-static const branch_layer mlp_layer = {FIELD(mlp), "mlp", true, create_mlp},
-                          experts_layer = {FIELD(experts), "mlp", false, create_experts};
-
-static bool is_given(const tsr_block_params *params, const branch_layer *of)
-{
-    const void *field;
-    memcpy(&field, (const char *)params + of->offset, sizeof field);
-    return field != NULL;
-}
-
-static tsr_status create_branch_layer(block *b, const tsr_block_params *params,
-                                      const branch_layer *of)
-{
-    TSR__REQUIRE(of->sequence || !params->sequence,
-                 "%s: %s is given with sequence, which is not possible", b->base.who, of->field);
-    tsr_layer *child = NULL;
-    char *name;
-    TSR__TRY(child_name(&b->base, of->name, &name));
-    const tsr_status status = of->create(params, name, &child);
-    return add_created(b, status, name, child);
-}
-
-static tsr_status create_mixer(block *b, const tsr_block_params *params)
-{
-    const branch_layer *found = NULL;
-    for (size_t i = 0; i < sizeof mixers / sizeof *mixers; i++) {
-        if (!is_given(params, &mixers[i]))
-            continue;
-        TSR__REQUIRE(!found, "%s: %s and %s are given; only one is possible", b->base.who,
-                     found->field, mixers[i].field);
-        found = &mixers[i];
-    }
-    return create_branch_layer(b, params, found ? found : &mixers[0]);
-}
-
-/* Adds a linear layer of which each rank has all. */
-static tsr_status create_whole(block *b, const tsr_block_params *params, const char *last,
-                               int64_t input, int64_t output, int *index)
-{
-    tsr_layer *child = NULL;
-    char *name;
-    TSR__TRY(child_name(&b->base, last, &name));
-    const tsr_status status = tsr__whole_linear_create(
-        tsr_linear_params(.group = b->base.group, .name = name, .input_size = input,
-                          .output_size = output, .dtype = params->dtype,
-                          .grad_dtype = params->grad_dtype, .deferred = params->deferred),
-        &child);
-    *index = b->base.child_count;
-    return add_created(b, status, name, child);
-}
-
-/* Adds what follows the two branches. */
-static tsr_status create_end(block *b, const tsr_block_params *params)
-{
-    TSR__REQUIRE(params->layer_input >= 0, "%s: layer_input is %lld; it must not be negative",
-                 b->base.who, (long long)params->layer_input);
-    TSR__REQUIRE(!params->sequence || (params->layer_input == 0 && !params->output_scale),
-                 "%s: layer_input and output_scale do not go with sequence", b->base.who);
-    if (params->layer_input == 0)
-        return TSR_OK;
-    TSR__TRY(create_whole(b, params, "end.gate", params->size, params->layer_input, &b->gate));
-    TSR__TRY(create_whole(b, params, "end.out", params->layer_input, params->size, &b->out));
-    return create_norm(b, params, "end.norm", &b->end_norm);
-}
-
-static tsr_status create_scale(block *b, const tsr_block_params *params)
-{
-    const tsr__parameter_spec spec = {.name = "end.scale",
-                                      .dtype = TSR_F32,
-                                      .grad_dtype = TSR_F32,
-                                      .ndim = 1,
-                                      .shape = {1},
-                                      .shard_dim = -1,
-                                      .init = {.kind = TSR_INIT_DEFAULT},
-                                      .fan_in = 1,
-                                      .fan_out = 1,
-                                      .ones = true};
-    b->output_scale = params->output_scale;
-    if (!b->output_scale)
-        return TSR_OK;
-    TSR__TRY(tsr__parameter_add(&b->base, &spec));
-    return params->deferred ? TSR_OK : tsr__parameter_allocate(&b->base, 0);
-}
-
-/* Adds the MLP, the experts, or both. */
-static tsr_status create_hidden(block *b, const tsr_block_params *params)
-{
-    b->mlp.layer = b->base.child_count;
-    if (!params->experts || !params->mlp)
-        return create_branch_layer(b, params, params->experts ? &experts_layer : &mlp_layer);
-    TSR__TRY(create_branch_layer(b, params, &mlp_layer));
-    TSR__TRY(create_norm(b, params, "mlp_norm", &b->mlp.layer_norm));
-    b->mlp.experts = b->base.child_count;
-    TSR__TRY(create_branch_layer(b, params, &experts_layer));
-    return create_norm(b, params, "experts_norm", &b->mlp.experts_norm);
-}
-
-static const residual_branch no_children = {
-    .norm = -1, .post_norm = -1, .experts = -1, .layer_norm = -1, .experts_norm = -1};
-
-static tsr_status init_block(block *b, const tsr_block_params *params)
-{
-    b->recompute = params->recompute;
-    b->has_experts = params->experts != NULL;
-    b->sequence = params->sequence;
-    b->sequence_dim = params->sequence_dim;
-    TSR__REQUIRE(params->size >= 1, "%s: size is %lld; it must be at least 1", b->base.who,
-                 (long long)params->size);
-    TSR__REQUIRE((unsigned)params->norms <= TSR_BLOCK_NORMS_BOTH,
-                 "%s: norms is %d, which is not a tsr_block_norms", b->base.who,
-                 (int)params->norms);
-    b->residual_scale = params->residual_scale == 0 ? 1 : params->residual_scale;
-    TSR__REQUIRE(isfinite(b->residual_scale), "%s: residual_scale is %g", b->base.who,
-                 (double)b->residual_scale);
-    const bool before = params->norms != TSR_BLOCK_NORMS_AFTER,
-               after = params->norms != TSR_BLOCK_NORMS_BEFORE;
-    b->attention = b->mlp = no_children;
-    b->attention.name = "attention";
-    b->mlp.name = "mlp";
-    b->gate = b->out = b->end_norm = -1;
-    TSR__TRY(create_scale(b, params));
-    if (before)
-        TSR__TRY(create_norm(b, params, "norm1", &b->attention.norm));
-    b->attention.layer = b->base.child_count;
-    TSR__TRY(create_mixer(b, params));
-    if (after)
-        TSR__TRY(create_norm(b, params, "post_norm1", &b->attention.post_norm));
-    if (before)
-        TSR__TRY(create_norm(b, params, "norm2", &b->mlp.norm));
-    TSR__TRY(create_hidden(b, params));
-    if (after)
-        TSR__TRY(create_norm(b, params, "post_norm2", &b->mlp.post_norm));
-    return create_end(b, params);
-}
-
 void tsr__block_set_input(tsr_layer *layer, const tsr_tensor *input)
 {
-    if (layer->type == &block_type)
-        ((block *)layer)->input = input;
-}
-
-tsr_status tsr_block_create(const tsr_block_params *params, tsr_layer **out)
-{
-    TSR__REQUIRE(params && out, "block: %s is NULL", params ? "out" : "params");
-    TSR__TAKE(tsr_block_params, params);
-    tsr_layer *layer;
-    TSR__TRY(tsr__layer_new(&block_type, sizeof(block), params->group, params->name, &layer));
-    tsr_status status = init_block((block *)layer, params);
-    if (status != TSR_OK) {
-        tsr_layer_destroy(&layer);
-        return status;
-    }
-    *out = layer;
-    return TSR_OK;
+    if (layer->type == &tsr__block_type)
+        ((tsr__block *)layer)->input = input;
 }
