@@ -718,6 +718,42 @@ START_TEST(a_lost_rank_is_replaced)
 }
 END_TEST
 
+/* Texts during a training of a model with delta nets, whose cache has states, are those that it
+ * writes otherwise. The model's folder gets the tokenizer of another one. */
+START_TEST(texts_are_written_with_states)
+{
+    static const char from[] = TEST_DATA "/model/families/qwen35moe/hf/", *const names[] = {
+                                                                              "config.json",
+                                                                              "model.safetensors"};
+    char arguments[512], folder[128], path[256], wanted[1024];
+    write_texts();
+    snprintf(folder, sizeof folder, "%s", in_folder("q"));
+    snprintf(arguments, sizeof arguments, "convert " STORIES " %s", folder);
+    tool_result result = tool_run(arguments);
+    ck_assert_msg(result.exit_code == 0, "%s", result.err);
+    tool_result_free(&result);
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        snprintf(arguments, sizeof arguments, "%s%s", from, names[i]);
+        ck_assert(remove(path) == 0 && symlink(arguments, path) == 0);
+    }
+    snprintf(arguments, sizeof arguments, "generate %s --prompt Once --greedy -n 64", folder);
+    result = tool_run(arguments);
+    ck_assert_msg(result.exit_code == 0 && strncmp(result.out, "Once", 4) == 0, "%s", result.err);
+    snprintf(wanted, sizeof wanted, "--- step 0\n%s--- step 1\n", result.out + 4);
+    tool_result_free(&result);
+    snprintf(arguments, sizeof arguments,
+             "finetune %s --data %s --steps 1 --batch 1 --context 32 --layers 3 --targets q "
+             "--lora-rank 1 --sample-every Once",
+             folder, in_folder("texts.jsonl"));
+    result = tool_run(arguments);
+    ck_assert_msg(result.exit_code == 0, "%s", result.err);
+    ck_assert_msg(strncmp(result.out, wanted, strlen(wanted)) == 0, "'%s', not '%s'", result.out,
+                  wanted);
+    tool_result_free(&result);
+}
+END_TEST
+
 /* A loss that explodes ends the training, and what was saved before stays. */
 START_TEST(a_training_that_diverges_ends)
 {
@@ -753,4 +789,5 @@ TESTS(finetune)
     tcase_add_test(tests, a_failed_checkpoint_leaves_the_adapter);
     tcase_add_test(tests, a_lost_rank_is_replaced);
     tcase_add_test(tests, a_training_that_diverges_ends);
+    tcase_add_test(tests, texts_are_written_with_states);
 }
