@@ -470,7 +470,7 @@ CASE(lora_dora, "lora: adapters with magnitudes")
         TSR_LORA_PEFT);
     if (ranks > 1)
         return;
-    check_adapter(PATH "phi3/hf", TSR_EXPERT_DIVISION_AUTO, tsr_lora_params(.dora = true),
+    check_adapter(PATH "qwen35moe/hf", TSR_EXPERT_DIVISION_AUTO, tsr_lora_params(.dora = true),
                   TSR_LORA_PEFT);
     check_dora_mistakes();
     check_zero_rows();
