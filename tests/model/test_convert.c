@@ -1488,13 +1488,13 @@ static void check_norms(const char *f32_path, const char *bf16_path)
     tsr_shard_list_destroy(&b);
 }
 
-/* Returns how many tensors of a file have names that do not start with this. */
-static int count_others(const char *path, const char *start)
+/* Returns how many tensors have names with this text. */
+static int count_with(const char *path, const char *text)
 {
     tsr_shard_list *list = open_list(path);
     int count = 0;
     for (uint64_t i = 0; i < tsr_shard_list_param_count(list); i++)
-        count += strncmp(tsr_shard_list_param(list, i)->name, start, strlen(start)) != 0;
+        count += strstr(tsr_shard_list_param(list, i)->name, text) != NULL;
     tsr_shard_list_destroy(&list);
     return count;
 }
@@ -1516,25 +1516,33 @@ START_TEST(experts_there_and_back)
     ck_assert_int_eq(compare(at("b"), qwen), 4 * (4 + 5 * 3 + 3) + 2);
     ck_assert_ok(convert_model(gptoss, at("c"), NULL, NULL));
     ck_assert_ok(convert_model(at("c"), at("c.gguf"), NULL, NULL));
-    ck_assert_int_eq(compare(at("c.gguf"), gptoss), count_others(gptoss, "none"));
+    ck_assert_int_eq(compare(at("c.gguf"), gptoss), count_with(gptoss, ""));
     ck_assert_ok(convert_model(glm, at("d"), NULL, NULL));
     ck_assert_ok(convert_model(at("d"), at("d.gguf"), NULL, NULL));
-    ck_assert_int_eq(compare(at("d.gguf"), glm), count_others(glm, "blk.3."));
+    ck_assert_int_eq(compare(at("d.gguf"), glm), count_with(glm, ""));
+    /* its last layer predicts further tokens */
+    ck_assert_int_eq(count_with(at("d"), "model.layers.3.eh_proj.weight"), 1);
+    ck_assert_int_eq(count_with(at("d"), "model.layers.3.shared_head.norm.weight"), 1);
+    tsr_model_file *file = NULL;
+    ck_assert_ok(tsr_model_file_open(at("d"), &file));
+    ck_assert_int_eq(tsr_model_file_config(file)->next_token_layers, 1);
+    ck_assert_int_eq(tsr_model_file_config(file)->layers, 3);
+    tsr_model_file_close(&file);
     /* Layers of Gemma 4 differ in sizes, and have experts beside the MLP. */
     static const char gemma[] = TEST_DATA "/model/families/gemma4/gemma4-f16.gguf",
                       gemma_experts[] = TEST_DATA "/model/families/gemma4moe/hf";
     ck_assert_ok(convert_model(gemma, at("g"), NULL, NULL));
     ck_assert_ok(convert_model(at("g"), at("g.gguf"), NULL, NULL));
-    ck_assert_int_eq(compare(at("g.gguf"), gemma), count_others(gemma, "none"));
+    ck_assert_int_eq(compare(at("g.gguf"), gemma), count_with(gemma, ""));
     ck_assert_ok(convert_model(gemma_experts, at("h.gguf"), NULL, NULL));
     ck_assert_ok(convert_model(at("h.gguf"), at("h"), NULL, NULL));
     ck_assert_ok(convert_model(at("h"), at("i.gguf"), NULL, NULL));
-    ck_assert_int_eq(compare(at("i.gguf"), at("h.gguf")), count_others(at("h.gguf"), "none"));
+    ck_assert_int_eq(compare(at("i.gguf"), at("h.gguf")), count_with(at("h.gguf"), ""));
     /* In floats, a folder of gpt-oss has matrices of experts transposed. */
     ck_assert_ok(convert_model(gptoss, at("e"), tsr_convert_params(.dtype = TSR_F32), NULL));
     ck_assert_ok(convert_model(at("e"), at("e.gguf"), NULL, NULL));
     ck_assert_ok(convert_model(gptoss, at("f.gguf"), tsr_convert_params(.dtype = TSR_F32), NULL));
-    ck_assert_int_eq(compare(at("e.gguf"), at("f.gguf")), count_others(gptoss, "none"));
+    ck_assert_int_eq(compare(at("e.gguf"), at("f.gguf")), count_with(gptoss, ""));
     tsr_shard_list *list = open_list(at("e"));
     for (uint64_t i = 0; i < tsr_shard_list_param_count(list); i++) {
         const tsr_shard_param *p = tsr_shard_list_param(list, i);
@@ -1631,7 +1639,7 @@ START_TEST(merged_experts_are_read)
     ck_assert_ok(convert_model(at("merged"), at("merged.gguf"), NULL, NULL));
     ck_assert_ok(convert_model(qwen, at("apart.gguf"), NULL, NULL));
     ck_assert_int_eq(compare(at("merged.gguf"), at("apart.gguf")),
-                     count_others(at("apart.gguf"), "none"));
+                     count_with(at("apart.gguf"), ""));
 }
 END_TEST
 
@@ -1791,7 +1799,7 @@ START_TEST(arranged_experts_are_read)
         const char *made = at(how == APART ? "a.gguf" : "b.gguf");
         rearrange(glm, at("arranged.gguf"), how);
         ck_assert_ok(convert_model(at("arranged.gguf"), made, NULL, NULL));
-        ck_assert_int_eq(compare(made, at("usual.gguf")), count_others(at("usual.gguf"), "none"));
+        ck_assert_int_eq(compare(made, at("usual.gguf")), count_with(at("usual.gguf"), ""));
     }
 }
 END_TEST
@@ -1802,7 +1810,7 @@ START_TEST(joined_delta_nets_are_read)
     static const char next[] = TEST_DATA "/model/families/qwen3next/qwen3next-f16.gguf";
     rearrange(next, at("joined.gguf"), JOINED);
     ck_assert_ok(convert_model(at("joined.gguf"), at("j.gguf"), NULL, NULL));
-    ck_assert_int_eq(compare(at("j.gguf"), next), count_others(next, "none"));
+    ck_assert_int_eq(compare(at("j.gguf"), next), count_with(next, ""));
     rearrange(next, at("positive.gguf"), POSITIVE);
     const tsr_status status = convert_model(at("positive.gguf"), at("p"), NULL, NULL);
     ck_assert_int_eq(status, TSR_ERR_INVALID);
@@ -1962,17 +1970,6 @@ static void add_next_layer(const char *from, const char *to, bool apart)
     free(all.data);
     free(weights.data);
     free(header);
-}
-
-/* Returns how many tensors have names with this text. */
-static int count_with(const char *path, const char *text)
-{
-    tsr_shard_list *list = open_list(path);
-    int count = 0;
-    for (uint64_t i = 0; i < tsr_shard_list_param_count(list); i++)
-        count += strstr(tsr_shard_list_param(list, i)->name, text) != NULL;
-    tsr_shard_list_destroy(&list);
-    return count;
 }
 
 static int next_layers_of(const char *path)

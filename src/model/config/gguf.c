@@ -428,7 +428,7 @@ static tsr_status read_tensors(tsr__file *file, const tsr__model_files *files, t
         facts->qk_norm = tsr__model_files_find(files, "blk.0.attn_q_norm.weight") != NULL;
     if (facts->next_layers > 0) { /* quantised files may lack these layers */
         char name[KEY_SIZE];
-        snprintf(name, sizeof name, "blk.%d.attn_norm.weight", (int)facts->layers);
+        snprintf(name, sizeof name, "blk.%d.nextn.eh_proj.weight", (int)facts->layers);
         if (!tsr__model_files_find(files, name))
             facts->next_layers = 0;
     }

@@ -352,12 +352,17 @@ static tsr_status read_files(tsr__config_reader *r)
 static void count_next_layers(const tsr__model_files *files, tsr__facts *facts)
 {
     char name[64];
-    if (!facts->family->hf_next_layers || !files->list || files->list->params.count == 0)
+    if (!facts->family->hf_next_layers || facts->layers < 1 ||
+        facts->layers > TSR_MODEL_MAX_LAYERS || !files->list || files->list->params.count == 0)
         return;
     facts->next_layers = 0;
     while (facts->next_layers <= TSR_MODEL_MAX_NEXT_TOKEN_LAYERS) {
-        snprintf(name, sizeof name, "mtp.layers.%d.input_layernorm.weight",
-                 (int)facts->next_layers);
+        if (facts->family->hf_next_inside)
+            snprintf(name, sizeof name, "%s%s%" PRId64 ".eh_proj.weight", facts->family->hf_prefix,
+                     facts->family->hf_block, facts->layers + facts->next_layers);
+        else
+            snprintf(name, sizeof name, "mtp.layers.%" PRId64 ".input_layernorm.weight",
+                     facts->next_layers);
         if (!tsr__model_files_find(files, name))
             return;
         facts->next_layers++;

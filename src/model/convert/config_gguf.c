@@ -272,8 +272,6 @@ static tsr_status put_delta_nets(put *p, const tsr_model_config *c, const tsr__f
 {
     int first, period = 1;
     const tsr_model_delta_net *net = tsr__config_delta_net(c, &first);
-    if (c->next_token_layers > 0)
-        TSR__TRY(put_integer(p, "nextn_predict_layers", c->next_token_layers));
     if (!family->delta_keys)
         return TSR_OK;
     while (period <= c->layers && tsr__config_layer(c, period - 1)->delta_net)
@@ -316,6 +314,8 @@ tsr_status tsr__config_put_gguf(const tsr_model_config *c, const char *name,
         TSR__TRY(put_text(&p, TSR__GGUF_ACTIVATION, "gelu"));
     TSR__TRY(put_factors(&p, c, family));
     TSR__TRY(put_experts(&p, c, family));
+    if (c->next_token_layers > 0)
+        TSR__TRY(put_integer(&p, "nextn_predict_layers", c->next_token_layers));
     TSR__TRY(put_delta_nets(&p, c, family));
     const tsr_rope_params *rope = tsr__config_rotary_layer(c)->rope;
     if (!rope)

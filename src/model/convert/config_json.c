@@ -371,9 +371,8 @@ static void print_experts(tsr__json_writer *w, const tsr_model_config *c,
         print_real(w, "swiglu_limit", e->limit);
 }
 
-/* Prints which layers have delta nets, their sizes, and how many layers predict further tokens. */
-static void print_delta_nets(tsr__json_writer *w, const tsr_model_config *c,
-                             const tsr__family *family)
+/* Prints which layers have delta nets, and their sizes. */
+static void print_delta_nets(tsr__json_writer *w, const tsr_model_config *c)
 {
     int first;
     const tsr_model_delta_net *net = tsr__config_delta_net(c, &first);
@@ -383,8 +382,6 @@ static void print_delta_nets(tsr__json_writer *w, const tsr_model_config *c,
                         tsr__config_layer(c, i)->delta_net ? "linear_attention" : "full_attention");
     tsr__json_print(w, "]");
     print_bool(w, "attn_output_gate", tsr__config_usual_layer(c)->output_gate);
-    if (c->next_token_layers > 0)
-        print_integer(w, family->hf_next_layers, c->next_token_layers);
     if (!net)
         return;
     print_integer(w, "linear_num_key_heads", net->key_heads);
@@ -477,8 +474,10 @@ void tsr__config_print(const tsr_model_config *c, tsr_dtype dtype, bool mxfp4, t
     print_biases(w, c, family);
     if (family->expert_keys)
         print_experts(w, c, family->expert_keys);
+    if (c->next_token_layers > 0)
+        print_integer(w, family->hf_next_layers, c->next_token_layers);
     if (family->delta_keys)
-        print_delta_nets(w, c, family);
+        print_delta_nets(w, c);
     if (family->short_convs)
         print_short_convs(w, c, family);
     if (family->qk_norm_varies)

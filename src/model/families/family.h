@@ -134,6 +134,9 @@ typedef struct tsr__family {
     /* The key of config.json for the number of layers that predict further tokens. NULL: there are
      * none, or they are left out. */
     const char *hf_next_layers;
+    /* Hugging Face files number these layers after the others, in place of names that begin with
+     * "mtp" */
+    bool hf_next_inside;
     /* What each layer has if the files do not say: biases, norms of q and k, gate and activation,
      * and options of experts. GGUF files do not name the activation. */
     tsr_model_layer layer;

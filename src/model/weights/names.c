@@ -80,9 +80,9 @@ void tsr__weight_write_name(const tsr__weights *w, int layer, const char *ours,
         snprintf(text, TSR__WEIGHT_NAME, "%s%s", name->gguf, ending);
     else if (w->files->gguf)
         snprintf(text, TSR__WEIGHT_NAME, "blk.%d.%s%s", layer, name->gguf, ending);
-    else if (starts(ours, "next."))
+    else if (starts(ours, "next.") && !w->family->hf_next_inside)
         snprintf(text, TSR__WEIGHT_NAME, "mtp.%s%s", name->hf, ending);
-    else if (tsr__config_is_next(w->config, layer))
+    else if (tsr__config_is_next(w->config, layer) && !w->family->hf_next_inside)
         snprintf(text, TSR__WEIGHT_NAME, "mtp.layers.%d.%s%s", layer - w->config->layers, name->hf,
                  ending);
     else if (layer < 0)
