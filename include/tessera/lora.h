@@ -60,9 +60,11 @@ typedef struct tsr_lora_params {
     size_t struct_size;
     tsr_stack *stack; /* of a training, or of a model (tsr_model_stack); must outlive the adapter */
     const char *name; /* copied; NULL: "default" */
-    unsigned targets; /* of tsr_lora_target; 0: q, k, v, o, gate, up, down, as far as it has them */
-    int rank;         /* r; 0: 8 */
-    double alpha;     /* 0: 2 · rank */
+    /* of tsr_lora_target; 0: q, k, v, o, gate, up, down, as far as it has them. With `dora`, also
+     * all weights that share a tensor of a folder with one of these. */
+    unsigned targets;
+    int rank;     /* r; 0: 8 */
+    double alpha; /* 0: 2 · rank */
     bool rank_stabilised;
     /* The probability with which an element of x before A is 0 in passes that are followed by a
      * backward pass; others are divided by 1 − dropout. A head's masks are those of the stack's

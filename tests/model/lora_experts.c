@@ -470,8 +470,14 @@ CASE(lora_dora, "lora: adapters with magnitudes")
         TSR_LORA_PEFT);
     if (ranks > 1)
         return;
-    check_adapter(PATH "qwen35moe/hf", TSR_EXPERT_DIVISION_AUTO, tsr_lora_params(.dora = true),
+    /* all of q, k and v, and of gate and up, whose magnitudes are one tensor */
+    check_adapter(PATH "phi3/hf", TSR_EXPERT_DIVISION_AUTO,
+                  tsr_lora_params(.targets = TSR_LORA_Q | TSR_LORA_O | TSR_LORA_UP | TSR_LORA_DOWN,
+                                  .dora = true),
                   TSR_LORA_PEFT);
+    /* q and its gate share A, and alternate in the file */
+    check_adapter(PATH "qwen35moe/hf", TSR_EXPERT_DIVISION_AUTO,
+                  tsr_lora_params(.layers = "3", .dora = true), TSR_LORA_PEFT);
     check_dora_mistakes();
     check_zero_rows();
     check_transposed();

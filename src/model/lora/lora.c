@@ -138,6 +138,37 @@ tsr_status tsr__lora_check(const tsr_lora_params *p)
     return TSR_OK;
 }
 
+/* Gives the name of the tensor of a folder that has a target of a layer, or "" if the layer lacks
+ * the target. */
+static tsr_status tensor_of(const tsr_lora *lora, int layer, int target, tsr__lora_place *out)
+{
+    const tsr__lora_module module = {.layer = layer, .target = target};
+    tsr__parameter p;
+    *out->name = '\0';
+    return tsr__lora_find_parameter(lora, layer, target, &p)
+               ? tsr__lora_find_place(lora->stack, &module, 0, false, out)
+               : TSR_OK;
+}
+
+/* Finds out whether a target gets an adapter: those of `wanted`, and with magnitudes also those
+ * that share a tensor with one of these, because the file has magnitudes of all rows of the tensor.
+ */
+static tsr_status is_wanted(const tsr_lora *lora, unsigned wanted, int layer, int target, bool *out)
+{
+    tsr__lora_place own, other;
+    *out = (wanted & tsr__lora_targets[target].flag) != 0;
+    if (*out || !lora->dora)
+        return TSR_OK;
+    TSR__TRY(tensor_of(lora, layer, target, &own));
+    for (int t = 0; t < TSR__LORA_TARGETS && !*out && *own.name; t++) {
+        if (!(wanted & tsr__lora_targets[t].flag))
+            continue;
+        TSR__TRY(tensor_of(lora, layer, t, &other));
+        *out = strcmp(own.name, other.name) == 0;
+    }
+    return TSR_OK;
+}
+
 /* Lists the modules that `targets` asks for, in the chosen layers. */
 static tsr_status add_modules(tsr_lora *lora, unsigned targets, const bool *chosen)
 {
@@ -148,7 +179,9 @@ static tsr_status add_modules(tsr_lora *lora, unsigned targets, const bool *chos
         for (int t = 0; t < TSR__LORA_TARGETS; t++) {
             const int layer = i < layers ? i : -1;
             tsr__parameter p;
-            if (!(wanted & tsr__lora_targets[t].flag) || (layer >= 0 && !chosen[layer]) ||
+            bool gets_one;
+            TSR__TRY(is_wanted(lora, wanted, layer, t, &gets_one));
+            if (!gets_one || (layer >= 0 && !chosen[layer]) ||
                 !tsr__lora_find_parameter(lora, layer, t, &p))
                 continue;
             TSR__TRY(tsr__lora_add_module(lora, layer, t, &p));
