@@ -2,18 +2,26 @@
 #include "gpu/experts/grouped.h"
 
 #include "base/checked.h"
+#include "gpu/device/device.h"
 #include "gpu/quant/dequantize.h"
 
-enum { THREADS = 64, COLUMNS = 4, MOST_TOKENS = 8 };
+enum { COLUMNS = 4, MOST_TOKENS = 8 };
+
+/* Returns the invocations of a workgroup, a power of two. Drivers for processors run a workgroup
+ * with barriers faster if it is one vector. */
+static uint32_t threads_on(const tsr_stream *stream)
+{
+    return tsr_stream_device(stream)->cpu ? 8 : 64;
+}
 
 /* Sets the specialization constants by which a pipeline is tested, and which depend on operands. */
-static void describe(const tsr__grouped *call, uint32_t *spec)
+static void describe(const tsr_stream *stream, const tsr__grouped *call, uint32_t *spec)
 {
     const tsr_dtype w = call->w->layout.dtype;
     const bool blocks = tsr_quant_format_of(w) != NULL;
     tsr__quant_describe(blocks ? w : TSR_Q4_0, spec);
     spec += TSR_QUANT_SPECS;
-    spec[0] = THREADS;
+    spec[0] = threads_on(stream);
     spec[1] = COLUMNS;
     spec[2] = (uint32_t)call->x.tensor->layout.dtype;
     spec[3] = blocks ? TSR_F32 : (uint32_t)w;
@@ -32,7 +40,7 @@ bool tsr__grouped_few_suits(const tsr_stream *stream, const tsr__grouped *call)
         return false;
     if (up && !tsr__grouped_pairs_up(call))
         return false;
-    describe(call, spec);
+    describe(stream, call, spec);
     return tsr__shader_admitted(tsr_stream_device(stream), TSR__SHADER_MATMUL_GROUPED_FEW, spec,
                                 (int)(sizeof spec / sizeof spec[0]));
 }
@@ -98,7 +106,7 @@ tsr_status tsr__grouped_few(tsr_stream *stream, const tsr__grouped *call)
     for (int i = 0; i < 4; i++)
         if (others[i])
             dispatch.access[dispatch.access_count++] = tsr__read_of(others[i]);
-    describe(call, dispatch.spec);
+    describe(stream, call, dispatch.spec);
     uint32_t *spec = dispatch.spec + TSR_QUANT_SPECS;
     spec[4] = (uint32_t)call->y.tensor->layout.dtype;
     spec[5] = bias ? (uint32_t)bias->layout.dtype : TSR_F32;
