@@ -289,6 +289,23 @@ START_TEST(experts_by_memory_of_stages_and_kinds)
     ck_assert_int_eq(fit.rank, -1);
     for (int r = 0; r < 4; r++)
         ck_assert_int_eq(moved[r].experts, r == 2 ? 5 : r == 3 ? 3 : 4);
+    /* Experts move to the other rank of the stage before a layer moves to another stage. */
+    const tsr_model_plan_params divided = {.struct_size = sizeof divided,
+                                           .ranks = 4,
+                                           .stages = 2,
+                                           .expert_division = TSR_EXPERT_DIVISION_WHOLE,
+                                           .context = 8};
+    ck_assert_ok(plan_model(GPT_OSS, &divided, NULL, even, NULL));
+    ck_assert_int_eq(even[2].layers, 2);
+    const uint64_t tight[] = {even[0].total_bytes, even[1].total_bytes, even[2].total_bytes + each,
+                              even[3].total_bytes - each};
+    ck_assert_ok(plan_model(GPT_OSS, &divided, tight, moved, &fit));
+    ck_assert(fit.rank == -1 && moved[2].layers == 2 && moved[2].experts == 5 &&
+              moved[3].experts == 3);
+    /* The stage lacks memory for an expert. */
+    const uint64_t less[] = {0, 0, even[2].total_bytes, even[3].total_bytes - each};
+    ck_assert_ok(plan_model(GPT_OSS, &divided, less, moved, &fit));
+    ck_assert(fit.rank == -1 && moved[2].layers == 1 && moved[0].layers == 3);
     tsr_rope_params rope = {.struct_size = sizeof rope, .rotary_dim = 8};
     const tsr_model_experts few = {.struct_size = sizeof few, .count = 4, .used = 2, .hidden = 64},
                             many = {

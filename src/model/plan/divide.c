@@ -80,22 +80,93 @@ typedef struct room {
     const tsr_model_plan_params *params;
     const tsr_model_config *config;
     const uint64_t *memory_bytes; /* [ranks]; 0: no limit */
-    uint64_t *bytes;              /* as tsr__model_plan_layers gives them */
+    uint64_t *bytes, *experts;    /* as tsr__model_plan_layers gives them */
     uint64_t *limits;             /* [stages]: layers */
+    double *scratch;              /* [ranks] */
 } room;
 
-/* Returns how many layers, beginning with `first`, a rank's memory holds. */
-static uint64_t rank_limit(const room *r, int rank, int first)
+/* Some layers of a stage. */
+typedef struct stretch {
+    int stage, first, count;
+} stretch;
+
+static uint64_t sum_layers(const room *r, const uint64_t *values, int rank, const stretch *of)
 {
-    const int layers = r->config->layers;
-    const uint64_t *bytes = r->bytes + (size_t)rank * ((size_t)layers + 1);
-    uint64_t sum = bytes[layers];
-    int last = first;
-    if (r->memory_bytes[rank] == 0)
-        return (uint64_t)layers;
-    while (last < layers && (sum += bytes[last]) <= r->memory_bytes[rank])
-        last++;
-    return (uint64_t)(last - first);
+    const uint64_t *own = values + (size_t)rank * ((size_t)r->config->layers + 1);
+    uint64_t sum = 0;
+    for (int i = of->first; i < of->first + of->count; i++)
+        sum += own[i];
+    return sum;
+}
+
+/* Returns the part of all whole experts of these layers for which a rank has memory, at most 1, or
+ * −1 if it has too little for everything else. `all` are the bytes of all of them. */
+static double room_for_experts(const room *r, int rank, const stretch *of, uint64_t all)
+{
+    const uint64_t outside = r->bytes[((size_t)rank + 1) * ((size_t)r->config->layers + 1) - 1],
+                   others = outside + sum_layers(r, r->bytes, rank, of) -
+                            sum_layers(r, r->experts, rank, of),
+                   memory = r->memory_bytes[rank];
+    if (memory == 0)
+        return 1;
+    if (others > memory)
+        return -1;
+    return memory - others >= all ? 1 : (double)(memory - others) / (double)all;
+}
+
+/* Returns whether the ranks of the stage have memory for all experts of a kind of layer; room[ranks
+ * of a stage] as room_for_experts gives it. */
+static bool holds_kind(const room *r, const stretch *of, int kind, const double *room_of)
+{
+    const int each = r->params->ranks / r->params->stages;
+    const double *rates = r->params->partition->rates;
+    const uint64_t count = (uint64_t)r->config->kinds[kind]->experts->count;
+    uint64_t sum = 0;
+    for (int i = 0; i < each; i++)
+        if (!rates || rates[of->stage * each + i] != 0)
+            sum += (uint64_t)(room_of[i] * (double)count);
+    return sum >= count;
+}
+
+/* Returns whether a stage's ranks have memory for these layers, if ranks with too little leave
+ * whole experts to others. room_of[ranks of a stage] is scratch memory. */
+static bool stage_holds(const room *r, const stretch *of, double *room_of)
+{
+    const int each = r->params->ranks / r->params->stages, begin = of->stage * each;
+    uint64_t all = 0;
+    bool exceeds = false, good = true;
+    for (int i = 0; i < each; i++) {
+        const uint64_t
+            outside = r->bytes[((size_t)(begin + i) + 1) * ((size_t)r->config->layers + 1) - 1],
+            held = outside + sum_layers(r, r->bytes, begin + i, of);
+        all += sum_layers(r, r->experts, begin + i, of);
+        exceeds = exceeds || (r->memory_bytes[begin + i] > 0 && held > r->memory_bytes[begin + i]);
+    }
+    if (!exceeds || all == 0)
+        return !exceeds;
+    for (int i = 0; i < each; i++) {
+        room_of[i] = room_for_experts(r, begin + i, of, all);
+        good = good && room_of[i] >= 0;
+    }
+    for (int i = of->first; i < of->first + of->count && good; i++)
+        if (tsr__config_layer(r->config, i)->experts)
+            good = holds_kind(r, of, r->config->layer_kinds[i], room_of);
+    return good;
+}
+
+/* Returns how many layers, beginning with `first`, a stage's memory holds. */
+static uint64_t stage_limit(const room *r, int stage, int first)
+{
+    const int each = r->params->ranks / r->params->stages;
+    stretch of = {stage, first, 1};
+    bool limited = false;
+    for (int rank = stage * each; rank < (stage + 1) * each; rank++)
+        limited = limited || r->memory_bytes[rank] > 0;
+    if (!limited)
+        return (uint64_t)r->config->layers;
+    while (first + of.count <= r->config->layers && stage_holds(r, &of, r->scratch))
+        of.count++;
+    return (uint64_t)of.count - 1;
 }
 
 /* Returns how many layers a rank's memory holds if they are the model's largest ones. */
@@ -118,9 +189,9 @@ static void set_limit(const room *r, int stage, int first)
 {
     const int each = r->params->ranks / r->params->stages;
     uint64_t limit = (uint64_t)r->config->layers;
-    for (int rank = stage * each; rank < (stage + 1) * each; rank++)
-        limit = tsr__min_u64(limit, first < 0 ? least_limit(r, rank) : rank_limit(r, rank, first));
-    r->limits[stage] = limit;
+    for (int rank = stage * each; rank < (stage + 1) * each && first < 0; rank++)
+        limit = tsr__min_u64(limit, least_limit(r, rank));
+    r->limits[stage] = first < 0 ? limit : stage_limit(r, stage, first);
 }
 
 /* Sets the limits that the stages would have with these layers. Returns whether each stage has at
@@ -255,14 +326,18 @@ static tsr_status divide_by_memory(const tsr__model_plan *plan, const tsr_model_
     room r = {.params = p, .config = c, .memory_bytes = memory_bytes};
     const tsr__error before = tsr__error_take();
     r.bytes = tsr__calloc((size_t)p->ranks, ((size_t)c->layers + 1) * sizeof *r.bytes);
+    r.experts = tsr__calloc((size_t)p->ranks, ((size_t)c->layers + 1) * sizeof *r.experts);
     r.limits = tsr__calloc((size_t)p->stages, sizeof *r.limits);
-    tsr_status status = r.bytes && r.limits ? TSR_OK : TSR_ERR_NO_MEMORY;
+    r.scratch = tsr__calloc((size_t)p->ranks, sizeof *r.scratch);
+    tsr_status status = r.bytes && r.experts && r.limits && r.scratch ? TSR_OK : TSR_ERR_NO_MEMORY;
     if (status == TSR_OK)
-        status = tsr__model_plan_layers(plan, p, r.bytes);
+        status = tsr__model_plan_layers(plan, p, r.bytes, r.experts);
     if (status == TSR_OK)
         status = move_layers(&r, layers);
     tsr__free(r.bytes);
+    tsr__free(r.experts);
     tsr__free(r.limits);
+    tsr__free(r.scratch);
     if (status == TSR_OK)
         tsr__error_put_back(&before);
     return status;

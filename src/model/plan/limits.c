@@ -88,9 +88,8 @@ static tsr_status limit_stage(const tsr__model_plan *plan, const tsr_model_plan_
     return TSR_OK;
 }
 
-/* Returns whether all experts are whole on the ranks of all stages. */
-static bool has_whole_experts(const tsr__model_plan *plan, const tsr_model_plan_params *p,
-                              const tsr__plan_division *d)
+bool tsr__plan_has_whole_experts(const tsr__model_plan *plan, const tsr_model_plan_params *p,
+                                 const tsr__plan_division *d)
 {
     const tsr_model_config *c = d->kept.config;
     bool any = false;
@@ -117,7 +116,8 @@ tsr_status tsr__plan_divide_ranks(const tsr__model_plan *plan, const tsr_model_p
     *out = (tsr__plan_division){0};
     TSR__TRY(tsr__plan_check_cache(c, p));
     TSR__TRY(tsr__plan_divide_by_rates(plan, p, out));
-    if (!plan->memory_bytes || (p->stages > 1 && !layers) || !has_whole_experts(plan, p, out))
+    if (!plan->memory_bytes || (p->stages > 1 && !layers) ||
+        !tsr__plan_has_whole_experts(plan, p, out))
         return TSR_OK;
     uint64_t *limits = tsr__calloc((size_t)p->ranks * (size_t)c->kind_count, sizeof *limits);
     tsr_shard_range *ranges = tsr__calloc((size_t)p->ranks, sizeof *ranges);

@@ -115,11 +115,12 @@ tsr_status tsr__model_plan_ranks(const tsr__model_plan *plan, const tsr_model_pl
 }
 
 tsr_status tsr__model_plan_layers(const tsr__model_plan *plan, const tsr_model_plan_params *p,
-                                  uint64_t *out)
+                                  uint64_t *out, uint64_t *experts)
 {
     const tsr_model_config *c = plan->weights->config;
     tsr__plan_division d;
     const tsr_status status = tsr__plan_divide_ranks(plan, p, NULL, &d);
+    const bool move = status == TSR_OK && tsr__plan_has_whole_experts(plan, p, &d);
     for (int r = 0; status == TSR_OK && r < p->ranks; r++) {
         const tsr__plan_ends of = tsr__plan_ends_of(p, r);
         uint64_t *bytes = out + (size_t)r * ((size_t)c->layers + 1);
@@ -137,6 +138,9 @@ tsr_status tsr__model_plan_layers(const tsr__model_plan *plan, const tsr_model_p
                 tsr__plan_add_item(&d.kept, item, tsr__plan_share_of(&d, r, item->layer), p, of,
                                    &one);
             bytes[item->layer >= 0 ? item->layer : c->layers] += one.weight_bytes;
+            if (move && item->layer >= 0)
+                experts[(size_t)r * ((size_t)c->layers + 1) + (size_t)item->layer] +=
+                    one.expert_bytes;
         }
     }
     tsr__plan_division_finish(&d);

@@ -49,9 +49,10 @@ tsr_status tsr__model_plan_experts(const tsr__model_plan *plan, const tsr_model_
                                    tsr_model_rank_plan *held) TSR_NODISCARD;
 
 /* Computes the bytes of each layer, with its cache, on each rank: of rank r and layer i in
- * out[r · (layers + 1) + i]. Element `layers` of a rank is what it holds outside layers. */
+ * out[r · (layers + 1) + i]. Element `layers` of a rank is what it holds outside layers. `experts`
+ * has the part of them in whole experts that can move to other ranks of the stage. */
 tsr_status tsr__model_plan_layers(const tsr__model_plan *plan, const tsr_model_plan_params *params,
-                                  uint64_t *out) TSR_NODISCARD;
+                                  uint64_t *out, uint64_t *experts) TSR_NODISCARD;
 
 /* limits.c */
 

@@ -48,6 +48,10 @@ const tsr__plan_share *tsr__plan_share_of(const tsr__plan_division *d, int rank,
 tsr_status tsr__plan_divide_ranks(const tsr__model_plan *plan, const tsr_model_plan_params *p,
                                   const int *layers, tsr__plan_division *out) TSR_NODISCARD;
 
+/* Returns whether all experts are whole on the ranks of all stages. */
+bool tsr__plan_has_whole_experts(const tsr__model_plan *plan, const tsr_model_plan_params *p,
+                                 const tsr__plan_division *d);
+
 /* held.c */
 
 /* Whether a rank's stage is the first or the last one of the model. */
