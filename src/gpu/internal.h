@@ -285,10 +285,10 @@ tsr_dtype tsr__kv_cache_result_dtype(const tsr_kv_cache *cache, int layer, const
  * members of `params` that the cache sets must be NULL.
  *
  * On GPUs, one dispatch does all of this if a step has at most 4 tokens of each sequence, and at
- * most 16 queries that read the same kv head; q, k and v have the same dtype and rows of vectors,
- * with a head_dim that is a multiple of 8; `rope` rotates whole rows; and each kv head has a
- * reader. Otherwise, and on CPU drivers, tsr__kv_cache_append_rotated or tsr_kv_cache_append and
- * tsr_attention do it.
+ * most 16 queries that read the same kv head, or 128 of a single token; q, k and v have the same
+ * dtype and rows of vectors, with a head_dim that is a multiple of 8; `rope` rotates whole rows;
+ * and each kv head has a reader. Otherwise, and on CPU drivers, tsr__kv_cache_append_rotated or
+ * tsr_kv_cache_append and tsr_attention do it.
  *
  * If q is f32, the cache has 16 bits, and the device has matrix units that can compute the
  * attention of so many tokens, q is first rounded to the cache's dtype. Probabilities and results

@@ -318,8 +318,8 @@ static void attention_latent(void)
     ck_assert_ok(tsr_tensor_slice(k, 3, 0, 512, 1, &v));
     keep(v);
     for (int i = 0; i < 2; i++)
-        ck_assert_ok(tsr_attention(queue, make(TSR_F16, 1, 16, q_lens[i], 512, -1), NULL,
-                                   make(TSR_F16, 1, 16, q_lens[i], 576, -1), k, v,
+        ck_assert_ok(tsr_attention(queue, make(TSR_F16, 1, 128, q_lens[i], 512, -1), NULL,
+                                   make(TSR_F16, 1, 128, q_lens[i], 576, -1), k, v,
                                    tsr_attention_params(.causal = true)));
 }
 

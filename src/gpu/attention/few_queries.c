@@ -10,6 +10,7 @@ enum {
     THREADS = 128,
     MAX_ROWS = 8, /* the largest number of queries of a workgroup */
     FEW_QUERIES = 16,
+    MAX_SHARED = 128, /* the most heads of a token, with one kv head */
     WIDE = 256,
     /* The smallest number of keys in a range: MIN_KEYS on CPU drivers, GPU_MIN_KEYS on GPUs. On an
      * H200, a range took 16 µs with 80 keys and 34 µs with 210, and merging ranges took 5 µs. */
@@ -181,11 +182,20 @@ static uint64_t shared_bytes(const tsr__attention *c)
            4 * ((rows + 2) * THREADS + rows + tsr__max_u64(news * rows, 1) + 1);
 }
 
+/* True for one token of each sequence whose heads read the same keys on a GPU. attention.comp reads
+ * these keys once for each head, in a tile of which one row is used, and does not divide them; this
+ * kernel reads them once for each block of rows. */
+static bool is_shared_token(const tsr__attention *c)
+{
+    return !tsr_stream_device(c->stream)->traits.few_invocations && c->q_len == 1 &&
+           max_queries(c) <= MAX_SHARED;
+}
+
 bool tsr__attention_few_suit(const tsr__attention *c)
 {
     const tsr_device *device = tsr_stream_device(c->stream);
     const cut how = cut_of(c);
-    const bool few = max_queries(c) <= FEW_QUERIES;
+    const bool few = max_queries(c) <= FEW_QUERIES || is_shared_token(c);
     const bool loops_end = device->traits.ends_loops && c->kv_len > MAX_KEYS;
     return !c->params.starts && (few || loops_end) && how.groups <= UINT32_MAX &&
            rows_of(c) <= UINT32_MAX / how.ranges &&

@@ -527,6 +527,39 @@ START_TEST(agrees_with_doubles_for_few_queries)
 }
 END_TEST
 
+/* On GPUs, heads of one token that read the same keys share them: the kernel for few queries takes
+ * up to 128 of them. */
+START_TEST(heads_of_a_token_share_keys)
+{
+    gpu_random random = {60};
+    problem p = {
+        .dtypes = mixtures[0],
+        .c = {.batch = 2, .heads = 21, .kv_heads = 1, .q_len = 1, .kv_len = 300, .head_dim = 20}};
+    gpu->traits.few_invocations = false;
+    p.c.kv_length = attention_random_lengths(&random, p.c.batch, p.c.kv_len);
+    p.kv_lengths = gpu_new(TSR_I32, 1, &p.c.batch);
+    gpu_put(p.kv_lengths, p.c.kv_length);
+    make_tensors(&p, &random);
+    const tsr_attention_params params = params_of(&p);
+    tsr__attention call = {.op = "attention",
+                           .stream = queue,
+                           .y = p.y,
+                           .lse = p.lse,
+                           .q = p.q,
+                           .k = p.k,
+                           .v = p.v,
+                           .params = params};
+    GPU_OK(tsr__attention_check(&call));
+    ck_assert(tsr__attention_few_suit(&call));
+    tsr__attention_finish(&call);
+    attention_solve(&p.c);
+    GPU_OK(tsr_attention(queue, p.y, p.lse, p.q, p.k, p.v, &params));
+    GPU_OK(tsr_attention_grad(queue, p.dq, p.dk, p.dv, p.dy, p.y, p.lse, p.q, p.k, p.v, &params));
+    check(&p, "21 heads of a token");
+    free_problem(&p);
+}
+END_TEST
+
 /* `plain`: the tensors have no gaps, so that lavapipe copies the pages to consecutive memory
  * before it multiplies. */
 typedef struct paging {
@@ -1125,6 +1158,7 @@ TESTS(attention_as_gpu)
     tcase_add_test(tests, agrees_with_doubles_as_on_intel);
     tcase_add_loop_test(tests, agrees_with_doubles_for_head_sizes, 2, 3);
     tcase_add_loop_test(tests, agrees_with_doubles_for_few_queries, 2, 3);
+    tcase_add_test(tests, heads_of_a_token_share_keys);
     tcase_add_test(tests, reads_pages_for_few_queries);
     tcase_add_test(tests, gradients_have_no_barriers_between_them);
 }
