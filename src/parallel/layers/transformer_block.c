@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/struct_size.h"
 #include "parallel/internal.h"
+#include "parallel/layers/context.h"
 #include "parallel/layers/delta_net.h"
 #include "parallel/layers/latent_attention.h"
 #include "parallel/layers/norm_layer.h"
@@ -54,25 +55,29 @@ static uint64_t subsequence_of(const tsr__block *b, const tsr__dropout *dropout,
     return hash;
 }
 
-/* y = dropout of x, this rank's shard of a tensor. Uses the shard's range of the full tensor's
- * mask.
- */
-static tsr_status apply_dropout(const tsr__block *b, const tsr__dropout *dropout,
-                                const char *branch, tsr_tensor *y, const tsr_tensor *x)
+/* A range of a dimension of the full tensor, of which a rank has a part. */
+typedef struct drop_range {
+    int dim; /* −1: it has all */
+    int64_t first, whole;
+} drop_range;
+
+/* y = dropout of x, a part of a tensor. Uses the part's range of the full tensor's mask. */
+static tsr_status drop_part(const tsr__block *b, const tsr__dropout *dropout, const char *branch,
+                            const drop_range *range, tsr_tensor *y, const tsr_tensor *x)
 {
     const tsr_layout *layout = tsr_tensor_layout(x);
     int64_t strides[TSR_MAX_DIMS];
     uint64_t stride = 1, offset = dropout->offset;
     bool fits = true;
     for (int d = layout->ndim - 1; d >= 0; d--) {
-        const bool divided = b->sequence && d == b->sequence_dim;
-        uint64_t size = (uint64_t)layout->shape[d], first = 0;
+        const bool divided = d == range->dim;
+        const int64_t size = divided ? range->whole : layout->shape[d];
+        uint64_t first = 0;
         if (divided)
-            fits = fits && tsr__mul_u64(size * (uint64_t)b->base.rank, stride, &first) &&
+            fits = fits && tsr__mul_u64((uint64_t)range->first, stride, &first) &&
                    tsr__add_u64(offset, first, &offset);
         strides[d] = (int64_t)stride;
-        fits = fits && tsr__mul_u64(size, divided ? (uint64_t)b->base.size : 1, &size) &&
-               tsr__mul_u64(stride, size, &stride) && stride <= INT64_MAX;
+        fits = fits && tsr__mul_u64(stride, (uint64_t)size, &stride) && stride <= INT64_MAX;
     }
     if (!fits)
         return tsr__fail(TSR_ERR_OVERFLOW, "%s: dropout of %s from offset %llu on overflows",
@@ -85,6 +90,58 @@ static tsr_status apply_dropout(const tsr__block *b, const tsr__dropout *dropout
         .index_strides = strides,
     };
     return tsr_dropout(b->base.stream, y, x, dropout->p, &params);
+}
+
+/* The same for the tokens of each chunk of rows that context ranks divide. */
+static tsr_status drop_chunks(const tsr__block *b, const tsr__dropout *dropout, const char *branch,
+                              const tsr__context *context, tsr_tensor *y, const tsr_tensor *x)
+{
+    tsr__temps temps = {.stream = b->base.stream};
+    const int dim = tsr_tensor_layout(x)->ndim - 2, rank = tsr_group_rank(context->group);
+    tsr_status status = TSR_OK;
+    for (int i = 0; i < 2 && status == TSR_OK; i++) {
+        const drop_range range = {dim, (int64_t)context->chunks[i].start, context->tokens};
+        const int64_t first = i == 0 ? 0 : tsr__context_chunk(context, rank, 0);
+        tsr_tensor *from, *to;
+        status =
+            tsr__temp_slice(&temps, x, dim, first, tsr__context_chunk(context, rank, i), &from);
+        if (status == TSR_OK)
+            status =
+                tsr__temp_slice(&temps, y, dim, first, tsr__context_chunk(context, rank, i), &to);
+        if (status == TSR_OK)
+            status = drop_part(b, dropout, branch, &range, to, from);
+    }
+    tsr__temps_finish(&temps);
+    return status;
+}
+
+/* y = dropout of x, this rank's part of a tensor. `context` may be NULL. */
+static tsr_status apply_dropout(const tsr__block *b, const tsr__dropout *dropout,
+                                const char *branch, const tsr__context *context, tsr_tensor *y,
+                                const tsr_tensor *x)
+{
+    drop_range range = {.dim = -1};
+    if (context)
+        return drop_chunks(b, dropout, branch, context, y, x);
+    if (b->sequence) {
+        const int64_t size = tsr_tensor_layout(x)->shape[b->sequence_dim];
+        range = (drop_range){b->sequence_dim, size * b->base.rank, size * b->base.size};
+    }
+    return drop_part(b, dropout, branch, &range, y, x);
+}
+
+/* Returns how context ranks divide the rows of the forward pass that runs, whose attention has been
+ * computed; NULL: they do not. */
+static const tsr__context *context_of(const tsr__block *b)
+{
+    const tsr__attention *attention = tsr__attention_of(&b->base);
+    const tsr__delta_net *net = tsr__delta_net_of(&b->base);
+    const tsr__documents **documents = documents_of(&b->base);
+    if (documents && *documents && (*documents)->context)
+        return (*documents)->context;
+    return attention && attention->context_group ? attention->context
+           : net && net->context_group           ? net->context
+                                                 : NULL;
 }
 
 /* Forward ------------------------------------------------------------------------------------ */
@@ -129,7 +186,7 @@ static tsr_status finish_branch(tsr__block *b, const tsr__residual_branch *of,
     if (post >= 0)
         TSR__TRY(replace_by(b->base.child[post], saved ? &saved->child[post] : NULL, out));
     if (dropout->p > 0)
-        TSR__TRY(apply_dropout(b, dropout, of->name, *out, *out));
+        TSR__TRY(apply_dropout(b, dropout, of->name, context_of(b), *out, *out));
     if (b->residual_scale != 1)
         TSR__TRY(tsr_scale(stream, *out, *out, b->residual_scale, 0));
     return tsr_binary(stream, *out, *out, x, TSR_BINARY_ADD);
@@ -288,7 +345,8 @@ static tsr_status begin_backward(tsr__block *b, const tsr__residual_branch *of, 
         *out = scaled;
     }
     if (saved->dropout.p > 0)
-        TSR__TRY(apply_dropout(b, &saved->dropout, of->name, scaled, dy));
+        TSR__TRY(apply_dropout(b, &saved->dropout, of->name,
+                               saved->child[b->attention.layer]->context, scaled, dy));
     if (b->residual_scale != 1)
         TSR__TRY(tsr_scale(b->base.stream, scaled, saved->dropout.p > 0 ? scaled : dy,
                            b->residual_scale, 0));
@@ -436,6 +494,12 @@ const tsr__layer_type tsr__block_type = {.name = "block",
                                          .backward = block_backward,
                                          .forward_cached = block_forward_cached};
 
+static bool has_context(const tsr_layer *layer)
+{
+    const tsr__attention *attention = tsr__attention_of(layer);
+    return attention && attention->context_group;
+}
+
 tsr_status tsr_block_set_dropout(tsr_layer *layer, float p, const tsr_random_params *params)
 {
     TSR__REQUIRE(layer, "block_set_dropout: layer is NULL");
@@ -444,10 +508,9 @@ tsr_status tsr_block_set_dropout(tsr_layer *layer, float p, const tsr_random_par
                  (double)p);
     TSR__REQUIRE(params || p == 0, "%s: dropout p is %g, but params is NULL", layer->who,
                  (double)p);
-    const tsr__attention *attention = tsr__attention_of(layer);
-    const tsr__delta_net *net = tsr__delta_net_of(layer);
-    if (p > 0 && ((attention && attention->context_group) || (net && net->context_group)))
-        return tsr__fail(TSR_ERR_UNSUPPORTED, "%s: dropout with a context_group is not supported",
+    if (p > 0 && ((tsr__block *)layer)->sequence && has_context(layer))
+        return tsr__fail(TSR_ERR_UNSUPPORTED,
+                         "%s: dropout with sequence and a context_group is not supported",
                          layer->who);
     TSR__TAKE(tsr_random_params, params);
     TSR__REQUIRE(!params->index_strides, "%s: index_strides must be NULL", layer->who);
