@@ -41,7 +41,10 @@ extern "C" {
 
 /* The weights that have an adapter; a set of them is their sum. Q, K, V and O are those of
  * attention and of delta nets, and b, c, x and o of short convolutions; GATE is that of MLPs, and z
- * of delta nets. */
+ * of delta nets. With latent attention, Q is q, or q_a and q_b; K is kv_a, and k_b, and V is v_b,
+ * which have one matrix A, because files have them as one weight. Sequences, DoRA and GGUF files
+ * cannot have adapters of latent attention (TSR_ERR_UNSUPPORTED), except that GGUF files can have
+ * those of q, q_a, q_b and kv_a, and all of them that of o. */
 typedef enum tsr_lora_target {
     TSR_LORA_Q = 1,
     TSR_LORA_K = 2,

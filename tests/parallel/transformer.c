@@ -92,16 +92,42 @@ static tsr_kv_cache *cache_of(const tsr_layer *layer, bool has_net)
     return cache;
 }
 
+/* Sets matrices of heads to numbers that q8_0 represents, and *blocks to these numbers in q8_0. If
+ * *blocks is not NULL, puts it in their place. */
+static void put_blocks(tsr_layer *layer, const char *name, tsr_tensor **blocks)
+{
+    const tsr_parameter *p = NULL;
+    int index = 0;
+    OK(tsr_layer_find_parameter(layer, name, &p));
+    while (tsr_layer_parameter(layer, index) != p)
+        index++;
+    if (*blocks) {
+        OK(tsr_layer_set_parameter(layer, index, *blocks, NULL, false));
+        return;
+    }
+    *blocks = tensor_new(TSR_Q8_0, 3, tsr_tensor_layout(p->tensor)->shape);
+    OK(tsr_copy(queue, *blocks, p->tensor));
+    OK(tsr_copy(queue, p->tensor, *blocks));
+}
+
 static void generate(tsr_block_params b)
 {
     const char *inner = b.delta_net          ? "delta_net h.0.delta_net"
                         : b.short_conv       ? "short_conv h.0.short_conv"
                         : b.latent_attention ? "latent_attention h.0.attention"
                                              : "self_attention h.0.attention";
+    const bool in_blocks = b.latent_attention && b.latent_attention->kv_lora_rank == 64;
+    tsr_tensor *blocks[2] = {NULL, NULL};
     tsr_layer *layer = NULL;
     OK(tsr_block_create(&b, &layer));
+    for (int i = 0; in_blocks && i < 2; i++)
+        put_blocks(layer, i == 0 ? "k_b.weight" : "v_b.weight", &blocks[i]);
     host_model host = {.block = &b, .batch = SEQUENCES, .tokens = LONGEST, .size = b.size};
     host_model_load(&host, layer);
+    for (int i = 0; in_blocks && i < 2; i++) {
+        put_blocks(layer, i == 0 ? "k_b.weight" : "v_b.weight", &blocks[i]);
+        tsr_tensor_destroy(&blocks[i]);
+    }
     host.x = numbers(31, SEQUENCES * LONGEST * b.size, TSR_F32);
     generation g = {.layer = layer,
                     .cache = cache_of(layer, b.delta_net || b.short_conv),
@@ -149,7 +175,7 @@ static void generate(tsr_block_params b)
         /* Keys and values of many tokens are expanded, of three heads at most at a time: of tokens
          * in the cache, too, and of whole prompts. */
         tsr__latent_attention *a = tsr__latent_of(layer);
-        a->most_expanded = (int64_t)SEQUENCES * LONGEST * (3 + 4 + 5) * 3;
+        a->most_expanded = (int64_t)SEQUENCES * LONGEST * (a->nope + a->rotary + a->value) * 3;
         CHECK(tsr__latent_expands(a, 19, LONGEST) && !tsr__latent_expands(a, 16, 16),
               "which passes are expanded");
         feed(&g, sequences, (int64_t[]){19, 2});
@@ -192,6 +218,11 @@ CASE(generation_with_cache, "tokens that come one by one give what whole sequenc
             .value_dim = 5, .rope = tsr_rope_params(.rotary_dim = 4, .pairing = TSR_ROPE_ADJACENT),
             .causal = true, .scale = 0.3F,
             .partition = tsr_partition_params(.kind = TSR_PARTITION_UNEVEN));
+    generate(b);
+    tsr_latent_attention_params latent = *b.latent_attention;
+    latent.kv_lora_rank = 64;
+    latent.nope_dim = 32;
+    b.latent_attention = &latent;
     generate(b);
     b = small_block(6, 2);
     b.attention = NULL;
@@ -546,7 +577,7 @@ CASE(latent_forms, "many tokens are computed by expanded keys where that takes f
     static const struct {
         int64_t tokens, keys;
         bool expands;
-    } cases[] = {{16, 16, false},   {17, 17, true},     {512, 512, true},  {512, 8192, true},
+    } cases[] = {{16, 16, false},    {17, 17, true},    {512, 512, true},  {512, 8192, true},
                  {168, 8192, false}, {169, 8192, true}, {64, 4096, false}, {64, 64, true}};
     tsr__latent_attention a = {
         .kv_rank = 512, .nope = 128, .rotary = 64, .value = 128, .causal = true};

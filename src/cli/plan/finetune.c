@@ -82,9 +82,19 @@ static double layer_numbers(const plan *s, const tsr_model_rank_plan *p, const t
     const double width = (double)s->config->width, r = (double)w->rank, heads = (double)p->heads,
                  q = heads * (double)usual->head_dim, kv_heads = (double)p->kv_heads,
                  out = heads * (double)usual->value_dim, hidden = (double)p->hidden;
-    const double sizes[] = {direct ? width + (usual->output_gate ? 2 * q : q) : 0,
-                            latent == NULL ? width + kv_heads * (double)usual->head_dim : 0,
-                            latent == NULL ? width + kv_heads * (double)usual->value_dim : 0,
+    const bool keys = (w->targets & TSR_LORA_K) != 0;
+    double of_q = width + (usual->output_gate ? 2 * q : q),
+           of_k = width + kv_heads * (double)usual->head_dim,
+           of_v = width + kv_heads * (double)usual->value_dim;
+    if (latent != NULL) { /* k_b and v_b have one matrix A */
+        const double kv_rank = (double)latent->kv_lora_rank, q_rank = (double)latent->q_lora_rank;
+        of_q += direct ? 0 : 2 * q_rank;
+        of_k = width + 2 * kv_rank + (double)latent->rope_dim + heads * (double)latent->nope_dim;
+        of_v = (keys ? 0 : kv_rank) + heads * (double)latent->value_dim;
+    }
+    const double sizes[] = {of_q,
+                            of_k,
+                            of_v,
                             out + width,
                             dense && l->gated ? width + hidden : 0,
                             dense ? width + hidden : 0,

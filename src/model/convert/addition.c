@@ -47,6 +47,9 @@ static tsr_status plan_matrix(tsr__conversion *c, int layer, const tsr__paramete
     tsr__adapter_module module;
     tsr__weight to;
     char name[TSR__WEIGHT_NAME];
+    const bool all_heads = p->of_heads && !c->adapter->files.gguf;
+    if (all_heads && expert > 0) /* the first one has found those of all heads */
+        return TSR_OK;
     TSR__TRY(tsr__adapter_file_find(c->adapter, c->config, layer, p, expert, &module));
     if (!module.a)
         return TSR_OK;
@@ -54,12 +57,17 @@ static tsr_status plan_matrix(tsr__conversion *c, int layer, const tsr__paramete
     tsr__converted *t = find_tensor(c, name, from);
     TSR__REQUIRE(t, "convert: the destination has no tensor %s", name);
     TSR__TRY(check_dtype(t));
-    if (to.flat && to.transposed)
+    const bool by_heads = all_heads && !to.flat && strcmp(p->ours, "attention.k_b.weight") == 0;
+    if (to.flat && to.transposed && !all_heads)
         return tsr__fail(TSR_ERR_UNSUPPORTED,
                          "convert: tensor %s has the keys of latent attention as columns, to which "
                          "no adapter can be added",
                          name);
-    if (module.m && (to.transposed || t->transposed))
+    if (to.flat && all_heads)
+        tsr__adapter_place_heads(c->config, layer, p->ours, &to);
+    else if (all_heads) /* the matrices follow each other */
+        to.all_rows = module.outputs;
+    if (module.m && (to.transposed || t->transposed || by_heads))
         return tsr__fail(TSR_ERR_UNSUPPORTED,
                          "convert: tensor %s is transposed, so an adapter with magnitudes (DoRA) "
                          "cannot be merged into it",
@@ -70,8 +78,11 @@ static tsr_status plan_matrix(tsr__conversion *c, int layer, const tsr__paramete
     module.scale *= tsr__given_double(c->params->adapter_scale, 1);
     TSR__REQUIRE(fabs(module.scale) < 1e30, "convert: the adapter of %s has scale %g", name,
                  module.scale);
-    *addition =
-        (tsr__addition){.next = t->addition, .adapter = c->adapter, .module = module, .to = to};
+    *addition = (tsr__addition){.next = t->addition,
+                                .adapter = c->adapter,
+                                .module = module,
+                                .to = to,
+                                .by_heads = by_heads};
     t->addition = addition;
     c->stats.merged++;
     return TSR_OK;
@@ -124,6 +135,8 @@ static tsr_status find_ours(tsr__addition *m)
 {
     const tsr__adapter_module *x = &m->module;
     const int64_t rows = m->to.all_rows;
+    if (m->by_heads)
+        return TSR_OK;
     m->outputs = tsr__calloc((size_t)rows, sizeof *m->outputs);
     m->inputs = tsr__calloc((size_t)x->inputs, sizeof *m->inputs);
     if (!m->outputs || !m->inputs)
@@ -193,13 +206,27 @@ static void add_column(const tsr__addition *m, int64_t input, float *values)
     }
 }
 
+/* Adds scale · (columns of B of a head) · (column of A) to a row of the matrix of a head. `row` is
+ * counted from the first matrix. */
+static void add_head(const tsr__addition *m, int64_t row, int64_t columns, float *values)
+{
+    const tsr__adapter_module *x = &m->module;
+    const float *b = m->b + row / x->inputs * columns * x->rank;
+    for (int64_t i = 0; i < columns; i++)
+        for (int64_t r = 0; r < x->rank; r++)
+            values[i] += (float)(x->scale * (double)b[i * x->rank + r]) *
+                         m->a[r * x->inputs + row % x->inputs];
+}
+
 void tsr__addition_add(const tsr__addition *addition, int64_t first, int64_t rows, int64_t columns,
                        float *values)
 {
     for (const tsr__addition *m = addition; m; m = m->next)
         for (int64_t i = 0; i < rows; i++) {
             const int64_t row = first + i - m->to.matrix * m->to.all_rows;
-            if (m->to.transposed)
+            if (m->by_heads)
+                add_head(m, first + i, columns, values + i * columns);
+            else if (m->to.transposed)
                 add_column(m, m->inputs[first + i], values + i * columns);
             else if (row >= 0 && row < m->to.all_rows && m->outputs[row] >= 0)
                 add_row(m, m->outputs[row], values + i * columns);

@@ -13,6 +13,9 @@ typedef struct tsr__addition {
     tsr__adapter_file *adapter;
     tsr__adapter_module module;
     tsr__weight to; /* the place in the destination */
+    /* The destination has a matrix [inputs, columns] of each head, with the columns of k_b; neither
+     * `to` nor the lists of outputs and inputs are used. */
+    bool by_heads;
     /* While the tensor is converted, with outputs and inputs in our order: A and B, and magnitudes,
      * if there are some; and which of ours the outputs and inputs of the destination are, −1: of
      * another weight, [to.all_rows] and [inputs] */

@@ -14,10 +14,11 @@ tsr_status tsr__generator_take_adapter(const tsr_generator *g, const tsr_lora *l
     TSR__REQUIRE(lora->stack == g->model->stack,
                  "generator: adapter '%s' is attached to another model", lora->name);
     TSR__REQUIRE(!lora->trainable && !lora->adapter.sharded && !lora->adapter.has_head &&
-                     !lora->adapter.has_experts && !lora->dora,
+                     !lora->adapter.has_experts && !lora->adapter.has_latent && !lora->dora,
                  "generator: adapter '%s' %s, which sequences cannot have", lora->name,
                  lora->adapter.has_head      ? "has one for the head"
                  : lora->adapter.has_experts ? "has some for experts"
+                 : lora->adapter.has_latent  ? "has some for latent attention"
                  : lora->dora                ? "has magnitudes (DoRA)"
                                              : "is trainable");
     s->adapter = &lora->adapter;

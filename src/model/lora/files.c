@@ -169,6 +169,48 @@ static tsr_status set_scale(const tsr__adapter_file *a, const char *module, tsr_
     return TSR_OK;
 }
 
+static bool is_of_keys(const char *ours)
+{
+    return strcmp(ours, "attention.k_b.weight") == 0;
+}
+
+bool tsr__adapter_is_of_heads(const char *ours)
+{
+    return is_of_keys(ours) || strcmp(ours, "attention.v_b.weight") == 0;
+}
+
+void tsr__adapter_as_linear(tsr__parameter *p)
+{
+    const int64_t columns = p->columns;
+    if (!p->of_heads || p->experts == 0)
+        return;
+    if (is_of_keys(p->ours)) {
+        p->columns = p->rows;
+        p->rows = columns;
+    }
+    p->rows *= p->experts;
+    p->experts = 0;
+}
+
+void tsr__adapter_place_heads(const tsr_model_config *config, int layer, const char *ours,
+                              tsr__weight *place)
+{
+    const tsr_model_layer *kind = tsr__config_layer(config, layer);
+    const tsr_model_latent *latent = kind ? kind->latent : NULL;
+    const bool keys = is_of_keys(ours);
+    if (!tsr__adapter_is_of_heads(ours))
+        return;
+    const int64_t both = latent->nope_dim + latent->value_dim,
+                  each = keys ? latent->nope_dim : latent->value_dim;
+    *place = (tsr__weight){.file = place->file,
+                           .first_row = keys ? 0 : latent->nope_dim,
+                           .rows = kind->heads * each,
+                           .all_rows = kind->heads * both,
+                           .columns = latent->kv_lora_rank,
+                           .row_step = 1,
+                           .row_order = {.run = each, .runs = 1, .group_step = both}};
+}
+
 /* Gives the place of a weight in a model's files of the adapter's format. Returns false for a
  * parameter that has no adapter. */
 static bool find_place(const tsr__adapter_file *a, const tsr_model_config *config, int layer,
@@ -182,17 +224,24 @@ static bool find_place(const tsr__adapter_file *a, const tsr_model_config *confi
     return p->ndim == 2 && strcmp(p->ours, "embedding.weight") != 0 &&
            strcmp(p->ours, "positions.weight") != 0 &&
            tsr__weight_place(&weights, layer, p->ours, expert, place, tensor) == TSR_OK &&
-           (place->matrices == 0 || a->files.gguf);
+           (place->matrices == 0 || a->files.gguf || p->of_heads);
 }
 
 tsr_status tsr__adapter_file_find(tsr__adapter_file *a, const tsr_model_config *config, int layer,
-                                  const tsr__parameter *p, int64_t expert, tsr__adapter_module *out)
+                                  const tsr__parameter *given, int64_t expert,
+                                  tsr__adapter_module *out)
 {
+    tsr__parameter own = *given, *const p = &own;
     char tensor[TSR__WEIGHT_NAME], names[2][TSR__LORA_NAME];
     tsr__weight place;
     *out = (tsr__adapter_module){0};
+    const bool refused = a->files.gguf && p->of_heads && p->experts == 0;
+    if (!a->files.gguf)
+        tsr__adapter_as_linear(p);
     if (!find_place(a, config, layer, p, expert, &place, tensor))
         return TSR_OK;
+    if (!a->files.gguf)
+        tsr__adapter_place_heads(config, layer, p->ours, &place);
     const tsr_shard_param *half_a = find_half(a, tensor, 'a', names[0]),
                           *half_b = find_half(a, tensor, 'b', names[1]);
     if (!half_a && !half_b)
@@ -200,6 +249,12 @@ tsr_status tsr__adapter_file_find(tsr__adapter_file *a, const tsr_model_config *
     if (!half_a || !half_b)
         return tsr__fail(TSR_ERR_NOT_FOUND, "lora: the file has %s, but not its other half, %s",
                          names[half_a ? 0 : 1], names[half_a ? 1 : 0]);
+    if (refused)
+        return tsr__fail(
+            TSR_ERR_UNSUPPORTED,
+            "lora: tensor %s: GGUF adapters of the keys and values of latent attention "
+            "are not supported",
+            names[0]);
     const int dim = place.matrices > 0 ? 1 : 0;
     const int64_t rank = half_a->ndim == dim + 2 ? half_a->shape[dim] : 0;
     TSR__REQUIRE(rank >= 1 && rank <= MAX_RANK,

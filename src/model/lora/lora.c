@@ -80,10 +80,13 @@ static tsr_status attach_blocks(tsr_lora *lora, tsr_layer *set, const uint64_t *
 static tsr_status check_dora(const tsr_lora *lora)
 {
     TSR__REQUIRE(lora->dropout == 0, "lora: with dora, dropout is %g; it must be 0", lora->dropout);
-    for (size_t i = 0; i < lora->module_count; i++)
-        if (tsr__lora_targets[lora->modules[i].target].flag == TSR_LORA_EXPERTS)
+    for (size_t i = 0; i < lora->module_count; i++) {
+        const bool latent = tsr__lora_is_latent(lora->stack->config, &lora->modules[i]);
+        if (latent || tsr__lora_targets[lora->modules[i].target].flag == TSR_LORA_EXPERTS)
             return tsr__fail(TSR_ERR_UNSUPPORTED,
-                             "lora: adapters of experts cannot have magnitudes (dora)");
+                             "lora: adapters of %s cannot have magnitudes (dora)",
+                             latent ? "latent attention" : "experts");
+    }
     return TSR_OK;
 }
 
@@ -98,9 +101,11 @@ tsr_status tsr__lora_attach(tsr_lora *lora, const uint64_t *seed)
     lora->adapter.is_enabled = true;
     lora->adapter.has_head =
         lora->module_count > 0 && lora->modules[lora->module_count - 1].layer < 0;
-    for (size_t i = 0; i < lora->module_count; i++)
+    for (size_t i = 0; i < lora->module_count; i++) {
         lora->adapter.has_experts |=
             tsr__lora_targets[lora->modules[i].target].flag == TSR_LORA_EXPERTS;
+        lora->adapter.has_latent |= tsr__lora_is_latent(s->config, &lora->modules[i]);
+    }
     lora->adapter.has_magnitudes = lora->dora;
     lora->adapter.dropout = (float)lora->dropout;
     lora->adapter.dropout_seed = (uint64_t)lora->seed;

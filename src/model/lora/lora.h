@@ -15,7 +15,7 @@
 #include "model/weights/weights.h"
 #include "tessera/lora.h"
 
-#define TSR__LORA_TARGETS 24
+#define TSR__LORA_TARGETS 29
 #define TSR__LORA_MAX_ALPHA 1e30 /* scales are f32 */
 
 /* A weight that can have an adapter. */
@@ -57,7 +57,10 @@ static inline tsr_layer *tsr__lora_layer(const tsr_stack *stack, int layer)
 
 /* modules.c */
 
-/* Finds the weight of a target in a layer. */
+/* Returns whether a module is a weight of latent attention other than o. */
+bool tsr__lora_is_latent(const tsr_model_config *config, const tsr__lora_module *module);
+/* Finds the weight of a target in a layer. Matrices of heads count as one weight, as in files of
+ * adapters (tsr__adapter_as_linear). */
 bool tsr__lora_find_parameter(const tsr_lora *lora, int layer, int target, tsr__parameter *out);
 /* Adds a module with the rank and alpha of the adapter. Errors: TSR_ERR_UNSUPPORTED for experts
  * whose weights have no names of their own in Hugging Face files. */

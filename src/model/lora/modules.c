@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
+#include "model/lora/files.h"
 #include "model/lora/lora.h"
 
 #define PEFT_PREFIX "base_model.model."
@@ -15,6 +16,11 @@ const tsr__lora_target_name tsr__lora_targets[TSR__LORA_TARGETS] = {
     {TSR_LORA_Q, "attention.gate.weight"}, /* rows of one tensor with q */
     {TSR_LORA_K, "attention.k.weight"},
     {TSR_LORA_V, "attention.v.weight"},
+    {TSR_LORA_Q, "attention.q_a.weight"},
+    {TSR_LORA_Q, "attention.q_b.weight"},
+    {TSR_LORA_K, "attention.kv_a.weight"},
+    {TSR_LORA_K, "attention.k_b.weight"},
+    {TSR_LORA_V, "attention.v_b.weight"},
     {TSR_LORA_O, "attention.o.weight"},
     {TSR_LORA_Q, "delta_net.q.weight"},
     {TSR_LORA_K, "delta_net.k.weight"},
@@ -37,11 +43,21 @@ const tsr__lora_target_name tsr__lora_targets[TSR__LORA_TARGETS] = {
     {TSR_LORA_HEAD, "head.weight"},
 };
 
+bool tsr__lora_is_latent(const tsr_model_config *config, const tsr__lora_module *module)
+{
+    const tsr_model_layer *layer = tsr__config_layer(config, module->layer);
+    const char *ours = tsr__lora_targets[module->target].ours;
+    return layer && layer->latent && strncmp(ours, "attention.", 10) == 0 &&
+           strcmp(ours, "attention.o.weight") != 0;
+}
+
 bool tsr__lora_find_parameter(const tsr_lora *lora, int layer, int target, tsr__parameter *out)
 {
     for (int i = 0; tsr__weights_parameter(lora->stack->config, layer, i, out); i++)
-        if (strcmp(out->ours, tsr__lora_targets[target].ours) == 0)
+        if (strcmp(out->ours, tsr__lora_targets[target].ours) == 0) {
+            tsr__adapter_as_linear(out);
             return true;
+        }
     return false;
 }
 
@@ -55,8 +71,10 @@ static tsr_status find_weight(const tsr_stack *stack, const tsr__lora_module *mo
                                   .config = stack->config,
                                   .family = stack->family,
                                   .prefix = stack->family->hf_prefix};
-    return tsr__weight_place(&weights, module->layer, tsr__lora_targets[module->target].ours,
-                             expert, out, name);
+    const char *ours = tsr__lora_targets[module->target].ours;
+    TSR__TRY(tsr__weight_place(&weights, module->layer, ours, expert, out, name));
+    tsr__adapter_place_heads(stack->config, module->layer, ours, out);
+    return TSR_OK;
 }
 
 tsr_status tsr__lora_add_module(tsr_lora *lora, int layer, int target, const tsr__parameter *p)

@@ -10,6 +10,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/error.h"
+#include "model/lora/files.h"
 #include "model/lora/lora.h"
 #include "model/weights/source.h"
 #include "parallel/internal.h"
@@ -373,6 +374,12 @@ static tsr_status add_tensor(gguf_file *f, tsr__weight_source *source, const tsr
     uint64_t offset = 0, bytes = 0;
     TSR__TRY(tsr__lora_find_place(f->lora->stack, m, 0, true, &place));
     tsr__lora_file_name(&place, true, which, name);
+    if (tsr__adapter_is_of_heads(tsr__lora_targets[m->target].ours))
+        return tsr__fail(
+            TSR_ERR_UNSUPPORTED,
+            "lora: tensor %s: GGUF adapters of the keys and values of latent attention "
+            "are not supported",
+            name);
     const int64_t rows = half == 0 ? m->rank : place.all_rows,
                   columns = half == 0 ? m->inputs : m->rank;
     const uint64_t size = (uint64_t)(rows * columns) * sizeof(float);

@@ -116,11 +116,13 @@ static tsr_status find_usual(const tsr_stack *s, const tsr__stack_adapter **out)
         TSR__REQUIRE(!a->is_enabled || !*out,
                      "stack: a pass has sequences with an adapter of their own, and others, but "
                      "several adapters are enabled");
-        TSR__REQUIRE(!a->is_enabled || !(a->has_head || a->has_experts || a->has_magnitudes),
+        TSR__REQUIRE(!a->is_enabled ||
+                         !(a->has_head || a->has_experts || a->has_latent || a->has_magnitudes),
                      "stack: a pass has sequences with an adapter of their own, but that of the "
                      "others %s",
                      a->has_head      ? "changes the head"
                      : a->has_experts ? "changes experts"
+                     : a->has_latent  ? "changes latent attention"
                                       : "has magnitudes (DoRA)");
         *out = a->is_enabled ? a : *out;
     }

@@ -44,6 +44,7 @@ typedef struct tsr__stack_adapter {
     tsr_fsdp *sharded; /* where the parameters are, as its only unit; NULL: in the layer */
     bool is_enabled;
     bool has_head, has_experts; /* the head, or experts, have an adapter */
+    bool has_latent;            /* weights of latent attention other than o have an adapter */
     bool has_magnitudes;
     /* dropout of x before A in passes that are followed by a backward pass */
     float dropout;

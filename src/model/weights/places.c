@@ -32,7 +32,8 @@ bool tsr__weight_keeps_blocks(const tsr__weight *w, tsr_dtype dtype)
     const int64_t block = (int64_t)tsr__dtype_block(dtype);
     const tsr__order *order = &w->column_order;
     return tsr__elements_dtype(w->file) != dtype ||
-           (!(w->transposed && block > 1) && order->run % block == 0 && order->first % block == 0 && order->group_step % block == 0);
+           (!(w->transposed && block > 1) && order->run % block == 0 && order->first % block == 0 &&
+            order->group_step % block == 0);
 }
 
 /* If gate and up of experts have the same name, they are halves of the rows of one tensor, or

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "gpu/internal.h"
+#include "parallel/layers/latent_attention.h"
 #include "parallel/layers/linear.h"
 #include "parallel/layers/moe.h"
 
@@ -13,6 +14,8 @@ tsr__layer_parameter *tsr__adapter_weight(const tsr__adapter *adapter, int part)
     int index = 0;
     if (adapter->kind == TSR__ADAPTER_COLUMN)
         index = tsr__block_parameter((const tsr__column_linear *)target, block, TSR__WEIGHT);
+    else if (adapter->kind == TSR__ADAPTER_LATENT)
+        index = ((const tsr__latent_attention *)target)->index[block];
     else if (adapter->kind != TSR__ADAPTER_ROW)
         index = ((const tsr__moe *)target)->index[block];
     return target->parameter[index];

@@ -12,7 +12,8 @@
  *     adapter.c         their passes
  *     adapter_norm.c    adapters with magnitudes (DoRA)
  *     adapter_rows.c    passes in which each row has another adapter
- *     moe_adapters.c    adapters of the experts of a mixture (moe.h) */
+ *     moe_adapters.c    adapters of the experts of a mixture (moe.h)
+ *     latent_adapters.c adapters of latent attention */
 #ifndef TSR_PARALLEL_LAYERS_ADAPTER_H
 #define TSR_PARALLEL_LAYERS_ADAPTER_H
 
@@ -27,12 +28,14 @@ typedef enum tsr__adapter_kind {
     TSR__ADAPTER_COLUMN, /* a column-parallel layer */
     TSR__ADAPTER_ROW,    /* a row-parallel layer */
     TSR__ADAPTER_EXPERTS,
-    TSR__ADAPTER_SHARED /* the shared expert of a mixture */
+    TSR__ADAPTER_SHARED, /* the shared expert of a mixture */
+    TSR__ADAPTER_LATENT  /* latent attention (latent_adapters.c) */
 } tsr__adapter_kind;
 
 /* The adapter of one column block, or of a row-parallel layer. */
 typedef struct tsr__adapted {
-    int block;   /* of a column-parallel layer; 0 in a row-parallel one; a tsr__moe_parameter */
+    int block;   /* of a column-parallel layer; 0 in a row-parallel one; a tsr__moe_parameter; a
+                  * tsr__latent_parameter */
     int a, b, m; /* indices of A, B and the magnitudes among the adapter's parameters */
     int64_t rank;
     int64_t first; /* the column at which its columns of x Aᵀ start, in those of all parts */

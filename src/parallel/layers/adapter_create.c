@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "parallel/internal.h"
+#include "parallel/layers/latent_attention.h"
 #include "parallel/layers/moe.h"
 #include "tensor/dtype.h"
 
@@ -234,6 +235,14 @@ static tsr_status merge_normed(tsr__adapter *adapter, int part)
     return status;
 }
 
+static tsr_status merge_latent(const tsr__adapter *adapter, int part, tsr_tensor *weight)
+{
+    tsr__temps temps = {.stream = adapter->base.stream};
+    const tsr_status status = tsr__latent_adapters_merge(adapter, &temps, part, weight);
+    tsr__temps_finish(&temps);
+    return status;
+}
+
 tsr_status tsr__adapters_merge(tsr_layer *layer)
 {
     for (int c = 0; c < layer->child_count; c++)
@@ -250,6 +259,10 @@ tsr_status tsr__adapters_merge(tsr_layer *layer)
             tsr_tensor *weight = tsr__adapter_weight(adapter, i)->seen.tensor;
             if (adapter->has_magnitudes) {
                 TSR__TRY(merge_normed((tsr__adapter *)layer->child[c], i));
+                continue;
+            }
+            if (adapter->kind == TSR__ADAPTER_LATENT) {
+                TSR__TRY(merge_latent(adapter, i, weight));
                 continue;
             }
             TSR__TRY(adapter->kind == TSR__ADAPTER_EXPERTS
@@ -275,12 +288,17 @@ static bool is_moe(const tsr_layer *layer)
     return layer->type->forward_added == tsr__moe_forward_added;
 }
 
-/* Finds the linear layer or mixture of experts that has the weight called `name` itself, and the
- * weight's index. */
+static bool is_latent(const tsr_layer *layer)
+{
+    return layer->type == &tsr__latent_attention_type;
+}
+
+/* Finds the linear layer, mixture of experts or latent attention that has the weight called `name`
+ * itself, and the weight's index. */
 static tsr_layer *owner_of(tsr_layer *layer, const char *name, int *index)
 {
     if (layer->type->forward == tsr__column_forward || layer->type->forward == tsr__row_forward ||
-        is_moe(layer))
+        is_moe(layer) || is_latent(layer))
         for (int i = 0; i < layer->parameter_count; i++)
             if (ends_in(layer->parameter[i]->name, name)) {
                 *index = i;
@@ -380,6 +398,26 @@ static tsr_status add_mixture(tsr__adapter *adapter, const tsr__adapter_part *pa
     return TSR_OK;
 }
 
+/* Adds A of all parts, which all ranks have, and then B of all parts, divided as the weights are by
+ * heads. */
+static tsr_status add_latent(tsr__adapter *adapter, const tsr__adapter_part *parts,
+                             const uint64_t *seed)
+{
+    const tsr__latent_attention *a = (const tsr__latent_attention *)adapter->target;
+    for (int half = 0; half < 2; half++)
+        for (int i = 0; i < (half == 0 ? adapter->a_count : adapter->count); i++) {
+            int64_t inputs, outputs;
+            tsr__division division;
+            tsr__latent_sizes(a, adapter->part[i].block, &inputs, &outputs, &division);
+            const bool divided = half == 1 && division.sizes;
+            const int64_t sizes[2][2] = {{parts[i].rank, inputs}, {outputs, parts[i].rank}};
+            TSR__TRY(add_parameter(adapter, half == 0 ? parts[i].name_a : parts[i].name_b, 0,
+                                   sizes[half], divided ? 0 : -1, divided ? &division : NULL,
+                                   half == 0 ? TSR_INIT_TORCH : TSR_INIT_ZEROS, seed));
+        }
+    return TSR_OK;
+}
+
 /* Allocates one tensor for A of all parts, and one for B of each; of experts, one for each. */
 static tsr_status allocate(tsr__adapter *adapter)
 {
@@ -422,6 +460,7 @@ static tsr_status init_adapter(tsr__adapter *adapter, const adapters *set, tsr_l
     adapter->mask = tsr__hash(TSR__HASH_START, parts[0].name_a, strlen(parts[0].name_a));
     adapter->is_row = target->type->forward == tsr__row_forward;
     adapter->kind = adapter->is_row                          ? TSR__ADAPTER_ROW
+                    : is_latent(target)                      ? TSR__ADAPTER_LATENT
                     : !is_moe(target)                        ? TSR__ADAPTER_COLUMN
                     : blocks[0] >= (int)TSR__MOE_SHARED_GATE ? TSR__ADAPTER_SHARED
                                                              : TSR__ADAPTER_EXPERTS;
@@ -439,8 +478,9 @@ static tsr_status init_adapter(tsr__adapter *adapter, const adapters *set, tsr_l
                                           .scale = parts[i].scale};
         adapter->ranks += has_a ? parts[i].rank : 0;
     }
-    TSR__TRY(adapter->kind >= TSR__ADAPTER_EXPERTS ? add_mixture(adapter, parts, seed)
-                                                   : add_linear(adapter, parts, seed));
+    TSR__TRY(adapter->kind == TSR__ADAPTER_LATENT    ? add_latent(adapter, parts, seed)
+             : adapter->kind >= TSR__ADAPTER_EXPERTS ? add_mixture(adapter, parts, seed)
+                                                     : add_linear(adapter, parts, seed));
     TSR__TRY(allocate(adapter));
     struct tsr__adapter **at = &target->adapters;
     while (*at)
@@ -464,10 +504,16 @@ static tsr_status attach(tsr_layer *set, tsr_layer *target, const tsr__adapter_p
     return tsr__layer_add_child(set, layer);
 }
 
-/* Returns the number of the column block that has a weight, or its tsr__moe_parameter. */
+/* Returns the number of the column block that has a weight, or its tsr__moe_parameter or
+ * tsr__latent_parameter. */
 static int block_of(const tsr_layer *owner, int index)
 {
     int which = 0;
+    if (is_latent(owner)) {
+        while (((const tsr__latent_attention *)owner)->index[which] != index)
+            which++;
+        return which;
+    }
     if (!is_moe(owner))
         return index / (((const tsr__linear *)owner)->has_bias ? 2 : 1);
     while (((const tsr__moe *)owner)->index[which] != index)
@@ -489,7 +535,7 @@ tsr_status tsr__adapters_attach(tsr_layer *set, tsr_layer *layer, int count,
         tsr_layer *target = owner_of(layer, parts[i].weight, &index);
         TSR__REQUIRE(target, "%s: it has no weight '%s' that can have an adapter", layer->who,
                      parts[i].weight);
-        const int ndim = target->parameter[index]->seen.ndim; /* 3: of experts */
+        const int ndim = target->parameter[index]->seen.ndim; /* 3: of experts or heads */
         /* Parts together have either the same A or each its own. */
         const bool one_a = i + 1 < count && has_same_a(parts, i + 1);
         while (next < count && next - i < TSR__MAX_ADAPTED &&

@@ -12,10 +12,15 @@
 #include "gpu/internal.h"
 #include "parallel/layers/self_attention.h"
 #include "tensor/dtype.h"
+#include "tessera/moe.h"
 
 /* With at most so many new tokens of a sequence, a pass is absorbed: a pass that checks drafts then
  * computes as those of single tokens do. */
 #define MOST_ABSORBED 16
+/* With at most so many rows, products with matrices of heads in a block format read the blocks.
+ * tsr_matmul_grouped takes one dispatch for them. More rows read floats, to which the matrices are
+ * converted first. */
+#define MOST_GROUPED 8
 
 const tsr_tensor *tsr__latent_weight(const tsr__latent_attention *a, tsr__latent_parameter which)
 {
@@ -74,6 +79,14 @@ tsr_status tsr__latent_view(tsr__temps *temps, const tsr_tensor *in, int64_t eac
     return tsr__temp_slice(temps, heads, 3, first, count, out);
 }
 
+tsr_status tsr__latent_rows(const tsr__latent_attention *a, tsr__temps *temps,
+                            const tsr_tensor *latents, tsr_tensor **out)
+{
+    tsr_tensor *rows;
+    TSR__TRY(tsr__temp_flatten(temps, latents, &rows));
+    return tsr__temp_slice(temps, rows, 1, 0, a->kv_rank, out);
+}
+
 /* Projections -------------------------------------------------------------------------------- */
 
 /* *y [.., outputs] = x · weightᵀ. */
@@ -86,10 +99,11 @@ static tsr_status multiply(const tsr__latent_attention *a, tsr__temps *temps, co
                             tsr_tensor_layout(weight)->shape[0], y));
     TSR__TRY(tsr__temp_flatten(temps, x, &x2));
     TSR__TRY(tsr__temp_flatten(temps, *y, &y2));
-    return tsr_matmul(a->base.stream, y2, x2, weight,
-                      tsr_matmul_params(.transpose_b = true,
-                                        .allow_int8 = tsr__group_allows_int8(a->base.group),
-                                        .precision = tsr__group_precision(a->base.group, weight)));
+    TSR__TRY(tsr_matmul(
+        a->base.stream, y2, x2, weight,
+        tsr_matmul_params(.transpose_b = true, .allow_int8 = tsr__group_allows_int8(a->base.group),
+                          .precision = tsr__group_precision(a->base.group, weight))));
+    return tsr__latent_adapters_project(a, temps, which, x2, y2);
 }
 
 /* What the projections of x compute. */
@@ -169,21 +183,27 @@ static tsr_status check_input(const tsr__latent_attention *a, const tsr_tensor *
 
 tsr_status tsr__latent_expand(const tsr__latent_attention *a, tsr__temps *temps,
                               const tsr_tensor *latents, const tsr_tensor *k_b,
-                              const tsr_tensor *v_b, const tsr_tensor *k, const tsr_tensor *v)
+                              const tsr_tensor *v_b, int64_t first, int64_t count,
+                              const tsr_tensor *k, const tsr_tensor *v)
 {
     const int64_t each = a->nope + a->rotary, wide = a->kv_rank + a->rotary;
-    tsr_tensor *one, *products, *rotated, *copies;
+    tsr_tensor *one, *products, *rotated, *copies, *matrices;
     TSR__TRY(tsr__latent_by_heads(temps, latents, wide, 0, a->kv_rank, &one));
+    TSR__TRY(tsr__temp_slice(temps, k_b, 0, first, count, &matrices));
     TSR__TRY(tsr__latent_by_heads(temps, k, each, 0, a->nope, &products));
-    TSR__TRY(tsr_matmul(a->base.stream, products, one, k_b,
+    TSR__TRY(tsr_matmul(a->base.stream, products, one, matrices,
                         tsr_matmul_params(.precision = tsr__group_precision(a->base.group, k_b))));
+    TSR__TRY(
+        tsr__latent_adapters_expand(a, temps, TSR__LATENT_K_B, first, count, latents, products));
     TSR__TRY(tsr__latent_view(temps, latents, wide, a->kv_rank, a->rotary, &rotated));
     TSR__TRY(tsr__latent_view(temps, k, each, a->nope, a->rotary, &copies));
     TSR__TRY(tsr_copy(a->base.stream, copies, rotated));
     TSR__TRY(tsr__latent_by_heads(temps, v, a->value, 0, a->value, &products));
-    return tsr_matmul(a->base.stream, products, one, v_b,
-                      tsr_matmul_params(.transpose_b = true,
-                                        .precision = tsr__group_precision(a->base.group, v_b)));
+    TSR__TRY(tsr__temp_slice(temps, v_b, 0, first, count, &matrices));
+    TSR__TRY(tsr_matmul(a->base.stream, products, one, matrices,
+                        tsr_matmul_params(.transpose_b = true,
+                                          .precision = tsr__group_precision(a->base.group, v_b))));
+    return tsr__latent_adapters_expand(a, temps, TSR__LATENT_V_B, first, count, latents, products);
 }
 
 /* Rotates the queries of this rank's heads in place. */
@@ -217,7 +237,7 @@ static tsr_status attend(const tsr__latent_attention *a, tsr__temps *temps, cons
     TSR__TRY(tsr__temp_like(temps, p->q, dtype, -1, a->division.length * a->value, &v));
     TSR__TRY(tsr__latent_floats(a, temps, TSR__LATENT_K_B, &k_b));
     TSR__TRY(tsr__latent_floats(a, temps, TSR__LATENT_V_B, &v_b));
-    TSR__TRY(tsr__latent_expand(a, temps, p->latents, k_b, v_b, k, v));
+    TSR__TRY(tsr__latent_expand(a, temps, p->latents, k_b, v_b, 0, a->division.length, k, v));
     TSR__TRY(tsr__latent_view(temps, k, each, 0, each, &views[1]));
     TSR__TRY(tsr__latent_view(temps, v, a->value, 0, a->value, &views[2]));
     TSR__TRY(tsr__latent_view(temps, *y, a->value, 0, a->value, &views[3]));
@@ -272,22 +292,47 @@ static tsr_status check_step(const tsr__latent_attention *a, const tsr_tensor *x
     return TSR_OK;
 }
 
+/* y [heads, rows, n] = x [heads, rows, k] · the matrices [heads, n, k]ᵀ of k_b or v_b. */
+static tsr_status multiply_heads(tsr__latent_attention *a, tsr__temps *temps,
+                                 tsr__latent_parameter which, const tsr_tensor *x, tsr_tensor *y)
+{
+    const tsr_tensor *weight = tsr__latent_weight(a, which);
+    const int64_t *shape = tsr_tensor_layout(x)->shape;
+    tsr_tensor *ids, *from, *to;
+    if (!tsr__dtype_is_block(tsr_tensor_layout(weight)->dtype) || shape[1] > MOST_GROUPED) {
+        TSR__TRY(tsr__latent_floats(a, temps, which, &weight));
+        return tsr_matmul(a->base.stream, y, x, weight,
+                          tsr_matmul_params(.transpose_b = true, .precision = tsr__group_precision(
+                                                                     a->base.group, weight)));
+    }
+    /* The heads of each row are to the product what the chosen experts of a token are. */
+    TSR__TRY(tsr__latent_positions(a, temps, shape[0], &ids));
+    tsr_layout rows = *tsr_tensor_layout(ids);
+    rows.ndim = 2;
+    rows.shape[0] = shape[1];
+    rows.shape[1] = shape[0];
+    rows.strides[1] = 1;
+    rows.strides[0] = 0;
+    TSR__TRY(tsr_tensor_view(ids, &rows, &ids));
+    TSR__TRY(tsr__temp_keep(temps, ids));
+    TSR__TRY(tsr__temp_transpose(temps, x, 0, 1, &from));
+    TSR__TRY(tsr__temp_transpose(temps, y, 0, 1, &to));
+    return tsr_matmul_grouped(a->base.stream, to, from, weight, ids, NULL);
+}
+
 /* *out [.., heads · (kv_rank + rotary)]: for each head, its query times the matrix of its keys, and
  * the rotated part. */
-static tsr_status absorb(const tsr__latent_attention *a, tsr__temps *temps, const tsr_tensor *q,
+static tsr_status absorb(tsr__latent_attention *a, tsr__temps *temps, const tsr_tensor *q,
                          const tsr_tensor *positions, tsr_tensor **out)
 {
     const int64_t each = a->nope + a->rotary, wide = a->kv_rank + a->rotary;
-    const tsr_tensor *k_b;
     tsr_tensor *from, *to;
-    TSR__TRY(tsr__latent_floats(a, temps, TSR__LATENT_K_B, &k_b));
     TSR__TRY(
         tsr__temp_like(temps, q, tsr_tensor_layout(q)->dtype, -1, a->division.length * wide, out));
     TSR__TRY(tsr__latent_by_heads(temps, q, each, 0, a->nope, &from));
     TSR__TRY(tsr__latent_by_heads(temps, *out, wide, 0, a->kv_rank, &to));
-    TSR__TRY(tsr_matmul(a->base.stream, to, from, k_b,
-                        tsr_matmul_params(.transpose_b = true,
-                                          .precision = tsr__group_precision(a->base.group, k_b))));
+    TSR__TRY(multiply_heads(a, temps, TSR__LATENT_K_B, from, to));
+    TSR__TRY(tsr__latent_adapters_absorb(a, temps, from, to));
     TSR__TRY(tsr__latent_view(temps, q, each, a->nope, a->rotary, &from));
     TSR__TRY(tsr__latent_view(temps, *out, wide, a->kv_rank, a->rotary, &to));
     return rotate(a, to, from, positions);
@@ -332,41 +377,38 @@ static tsr_status attend_expanded(const tsr__latent_attention *a, tsr__temps *te
 {
     const int64_t heads = a->division.length, each = a->nope + a->rotary;
     const tsr_dtype dtype = tsr_tensor_layout(q)->dtype;
-    const tsr_tensor *matrices[2];
+    const tsr_tensor *k_b, *v_b;
     tsr_attention_params params = tsr__latent_params(a, NULL);
     int64_t shape[3] = {tsr_tensor_layout(q)->shape[0],
                         tsr__kv_cache_step_keys(cached->cache, &params), a->kv_rank + a->rotary};
     const int64_t fit = a->most_expanded / (shape[0] * shape[1] * (each + a->value)),
                   most = fit > 0 ? fit : 1, groups = (heads + most - 1) / most,
                   at_once = (heads + groups - 1) / groups;
-    tsr_tensor *latents, *k, *v, *parts[4];
+    tsr_tensor *latents, *k, *v, *own_k, *own_v;
     TSR__TRY(rotate_queries(a, temps, q, positions));
-    TSR__TRY(tsr__latent_floats(a, temps, TSR__LATENT_K_B, &matrices[0]));
-    TSR__TRY(tsr__latent_floats(a, temps, TSR__LATENT_V_B, &matrices[1]));
+    TSR__TRY(tsr__latent_floats(a, temps, TSR__LATENT_K_B, &k_b));
+    TSR__TRY(tsr__latent_floats(a, temps, TSR__LATENT_V_B, &v_b));
     TSR__TRY(tsr__temp_new(temps, dtype, 3, shape, &latents));
     TSR__TRY(tsr__kv_cache_read_keys(cached->cache, cached->layer, latents));
     TSR__TRY(tsr__temp_like(temps, latents, dtype, -1, at_once * each, &k));
     TSR__TRY(tsr__temp_like(temps, latents, dtype, -1, at_once * a->value, &v));
     for (int64_t first = 0; first < heads; first += at_once) {
         const int64_t count = heads - first < at_once ? heads - first : at_once;
-        TSR__TRY(tsr__temp_slice(temps, matrices[0], 0, first, count, &parts[0]));
-        TSR__TRY(tsr__temp_slice(temps, matrices[1], 0, first, count, &parts[1]));
-        TSR__TRY(tsr__temp_slice(temps, k, 2, 0, count * each, &parts[2]));
-        TSR__TRY(tsr__temp_slice(temps, v, 2, 0, count * a->value, &parts[3]));
-        TSR__TRY(tsr__latent_expand(a, temps, latents, parts[0], parts[1], parts[2], parts[3]));
-        TSR__TRY(attend_some(a, temps, first, count, q, parts[2], parts[3], y, &params));
+        TSR__TRY(tsr__temp_slice(temps, k, 2, 0, count * each, &own_k));
+        TSR__TRY(tsr__temp_slice(temps, v, 2, 0, count * a->value, &own_v));
+        TSR__TRY(tsr__latent_expand(a, temps, latents, k_b, v_b, first, count, own_k, own_v));
+        TSR__TRY(attend_some(a, temps, first, count, q, own_k, own_v, y, &params));
     }
     return TSR_OK;
 }
 
 /* Attention of this rank's heads with the latents in the cache: *y [.., heads · value]. */
-static tsr_status attend_absorbed(const tsr__latent_attention *a, tsr__temps *temps,
+static tsr_status attend_absorbed(tsr__latent_attention *a, tsr__temps *temps,
                                   const tsr__cached *cached, const tsr_tensor *q,
                                   const tsr_tensor *positions, tsr_tensor *y)
 {
     const int64_t wide = a->kv_rank + a->rotary;
     const tsr_attention_params params = tsr__latent_params(a, NULL);
-    const tsr_tensor *v_b;
     tsr_tensor *absorbed, *results, *q_view, *view, *from, *to;
     TSR__TRY(absorb(a, temps, q, positions, &absorbed));
     TSR__TRY(tsr__temp_like(temps, q, tsr_tensor_layout(q)->dtype, -1,
@@ -374,12 +416,10 @@ static tsr_status attend_absorbed(const tsr__latent_attention *a, tsr__temps *te
     TSR__TRY(tsr__latent_view(temps, absorbed, wide, 0, wide, &q_view));
     TSR__TRY(tsr__latent_view(temps, results, a->kv_rank, 0, a->kv_rank, &view));
     TSR__TRY(tsr_kv_cache_attention(cached->cache, cached->layer, view, NULL, q_view, &params));
-    TSR__TRY(tsr__latent_floats(a, temps, TSR__LATENT_V_B, &v_b));
     TSR__TRY(tsr__latent_by_heads(temps, results, a->kv_rank, 0, a->kv_rank, &from));
     TSR__TRY(tsr__latent_by_heads(temps, y, a->value, 0, a->value, &to));
-    return tsr_matmul(a->base.stream, to, from, v_b,
-                      tsr_matmul_params(.transpose_b = true,
-                                        .precision = tsr__group_precision(a->base.group, v_b)));
+    TSR__TRY(multiply_heads(a, temps, TSR__LATENT_V_B, from, to));
+    return tsr__latent_adapters_values(a, temps, from, to);
 }
 
 static tsr_status forward_cached_with(tsr__latent_attention *a, tsr__temps *temps,
@@ -417,6 +457,7 @@ tsr_status tsr__latent_forward_added(tsr_layer *layer, const tsr_tensor *x,
 {
     tsr__latent_attention *a = (tsr__latent_attention *)layer;
     tsr__temps temps = {.stream = layer->stream};
+    TSR__TRY(tsr__latent_check_adapters(a));
     const tsr_status status = cached ? forward_cached_with(a, &temps, x, cached, added, y)
                                      : forward_with(a, &temps, x, added, saved, y);
     tsr__temps_finish(&temps);

@@ -42,7 +42,7 @@ static tsr_status attend_back(pass *p, const tsr_tensor *dheads)
     TSR__TRY(tsr__temp_like(temps, p->dv, dtype, -1, a->division.length * value, &v));
     TSR__TRY(tsr__latent_floats(a, temps, TSR__LATENT_K_B, &k_b));
     TSR__TRY(tsr__latent_floats(a, temps, TSR__LATENT_V_B, &v_b));
-    TSR__TRY(tsr__latent_expand(a, temps, latents, k_b, v_b, k, v));
+    TSR__TRY(tsr__latent_expand(a, temps, latents, k_b, v_b, 0, a->division.length, k, v));
     TSR__TRY(tsr__latent_view(temps, saved->hidden, each, 0, each, &in[0]));
     TSR__TRY(tsr__latent_view(temps, k, each, 0, each, &in[1]));
     TSR__TRY(tsr__latent_view(temps, v, value, 0, value, &in[2]));
@@ -83,7 +83,7 @@ static tsr_status contribute_latents(pass *p)
                   rows = tsr_tensor_layout(p->x2)->shape[0];
     const tsr_dtype dtype = tsr_tensor_layout(p->dk)->dtype;
     const tsr_tensor *k_b, *v_b;
-    tsr_tensor *from, *nope, *to, *dv2, *turned, *matrices, *matrices2, *values;
+    tsr_tensor *from, *nope, *to, *dv2, *turned, *matrices, *matrices2, *values, *latents;
     TSR__TRY(tsr__latent_floats(a, p->temps, TSR__LATENT_K_B, &k_b));
     TSR__TRY(tsr__latent_floats(a, p->temps, TSR__LATENT_V_B, &v_b));
     /* The parts of keys that are not rotated, next to each other. */
@@ -102,7 +102,19 @@ static tsr_status contribute_latents(pass *p)
     TSR__TRY(tsr__temp_flatten(p->temps, p->dv, &dv2));
     TSR__TRY(tsr__temp_reshape_any(p->temps, v_b, 2, (int64_t[]){heads * a->value, a->kv_rank},
                                    &values));
-    return tsr_matmul(stream, p->dlatents, dv2, values, tsr_matmul_params(.accumulate = true));
+    TSR__TRY(tsr_matmul(stream, p->dlatents, dv2, values, tsr_matmul_params(.accumulate = true)));
+    TSR__TRY(tsr__latent_rows(a, p->temps, p->saved->latent[TSR__SAVED_LATENTS], &latents));
+    TSR__TRY(tsr__latent_adapters_back(a, p->temps, TSR__LATENT_K_B, nope, latents, p->dlatents));
+    return tsr__latent_adapters_back(a, p->temps, TSR__LATENT_V_B, dv2, latents, p->dlatents);
+}
+
+/* Gets what queries are computed from: compressed queries after their norm, or x. */
+static tsr_status queries_from(const pass *p, tsr_tensor **out)
+{
+    *out = p->x2;
+    return p->a->q_rank > 0
+               ? tsr__temp_flatten(p->temps, p->saved->latent[TSR__SAVED_Q_NORMED], out)
+               : TSR_OK;
 }
 
 static tsr_status contribute(pass *p)
@@ -110,12 +122,16 @@ static tsr_status contribute(pass *p)
     const tsr__latent_attention *a = p->a;
     const int64_t each = a->nope + a->rotary;
     const tsr_tensor *q;
-    tsr_tensor *dq2, *rotated;
-    if (a->division.length == 0)
+    tsr_tensor *dq2, *rotated, *from2;
+    if (a->division.length == 0) {
+        TSR__TRY(tsr__latent_adapters_empty(a));
         return tsr_fill(a->base.stream, p->joint, 0);
+    }
     TSR__TRY(tsr__latent_floats(a, p->temps, TSR__LATENT_Q, &q));
     TSR__TRY(tsr__temp_flatten(p->temps, p->dq, &dq2));
     TSR__TRY(tsr_matmul(a->base.stream, p->dqueries, dq2, q, NULL));
+    TSR__TRY(queries_from(p, &from2));
+    TSR__TRY(tsr__latent_adapters_back(a, p->temps, TSR__LATENT_Q, dq2, from2, p->dqueries));
     TSR__TRY(contribute_latents(p));
     TSR__TRY(tsr__latent_by_heads(p->temps, p->dk, each, a->nope, a->rotary, &rotated));
     return tsr_reduce(a->base.stream, p->drotated, rotated, 0, TSR_REDUCE_SUM, false);
@@ -161,9 +177,7 @@ static tsr_status add_heads_grads(pass *p)
         return TSR_OK;
     if (a->division.length == 0)
         return empty_grads(a);
-    from2 = p->x2;
-    if (a->q_rank > 0)
-        TSR__TRY(tsr__temp_flatten(p->temps, p->saved->latent[TSR__SAVED_Q_NORMED], &from2));
+    TSR__TRY(queries_from(p, &from2));
     TSR__TRY(tsr__temp_flatten(p->temps, p->dq, &dq2));
     TSR__TRY(tsr__parameter_add_weight_grad(&a->base, a->index[TSR__LATENT_Q], dq2, from2));
     TSR__TRY(tsr__latent_by_heads(p->temps, latents, a->kv_rank + a->rotary, 0, a->kv_rank, &one));
@@ -199,10 +213,12 @@ static tsr_status project_back(pass *p, tsr__latent_parameter which, const tsr_t
     const tsr_tensor *weight;
     if (!a->base.frozen)
         TSR__TRY(tsr__parameter_add_weight_grad(&a->base, a->index[which], dy2, p->x2));
-    if (!dx2)
-        return TSR_OK;
-    TSR__TRY(tsr__latent_floats(a, p->temps, which, &weight));
-    return tsr_matmul(a->base.stream, dx2, dy2, weight, tsr_matmul_params(.accumulate = !first));
+    if (dx2) {
+        TSR__TRY(tsr__latent_floats(a, p->temps, which, &weight));
+        TSR__TRY(
+            tsr_matmul(a->base.stream, dx2, dy2, weight, tsr_matmul_params(.accumulate = !first)));
+    }
+    return tsr__latent_adapters_back(a, p->temps, which, dy2, p->x2, dx2);
 }
 
 /* From the sums over the ranks to dx, which may be NULL. */

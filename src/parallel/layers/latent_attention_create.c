@@ -51,6 +51,27 @@ tsr__latent_attention *tsr__latent_of(const tsr_layer *layer)
     return (tsr__latent_attention *)found;
 }
 
+void tsr__latent_sizes(const tsr__latent_attention *a, int which, int64_t *inputs, int64_t *outputs,
+                       tsr__division *division)
+{
+    const struct {
+        int64_t inputs, outputs;
+        int64_t *sizes;
+        int64_t each; /* features of a head, if they are divided */
+    } of[TSR__LATENT_PARAMETERS] = {
+        [TSR__LATENT_Q_A] = {a->size, a->q_rank, NULL, 0},
+        [TSR__LATENT_Q] = {a->q_rank > 0 ? a->q_rank : a->size, a->heads * (a->nope + a->rotary),
+                           a->q_sizes, a->nope + a->rotary},
+        [TSR__LATENT_KV_A] = {a->size, a->kv_rank + a->rotary, NULL, 0},
+        [TSR__LATENT_K_B] = {a->kv_rank, a->heads * a->nope, a->k_sizes, a->nope},
+        [TSR__LATENT_V_B] = {a->kv_rank, a->heads * a->value, a->v_sizes, a->value},
+    };
+    *inputs = of[which].inputs;
+    *outputs = of[which].outputs;
+    *division = (tsr__division){of[which].sizes, a->division.first * of[which].each,
+                                a->division.length * of[which].each};
+}
+
 /* Checks ------------------------------------------------------------------------------------- */
 
 static tsr_status check_sizes(const tsr_layer *layer, const tsr_latent_attention_params *p)
@@ -138,11 +159,16 @@ static tsr_status add_parameters(tsr__latent_attention *a, const tsr_latent_atte
     TSR__TRY(tsr__layer_dtype(&a->base, "dtype", p->dtype, &base.dtype));
     TSR__TRY(tsr__layer_dtype(&a->base, "grad_dtype", p->grad_dtype, &base.grad_dtype));
     TSR__TRY(tsr__layer_init(&a->base, "init", p->init, &base.init));
-    a->q_sizes = tsr__calloc((size_t)a->base.size, sizeof *a->q_sizes);
+    a->q_sizes = tsr__calloc((size_t)a->base.size, 3 * sizeof *a->q_sizes);
     if (!a->q_sizes)
         return TSR_ERR_NO_MEMORY;
-    for (int r = 0; r < a->base.size; r++)
+    a->k_sizes = a->q_sizes + a->base.size;
+    a->v_sizes = a->k_sizes + a->base.size;
+    for (int r = 0; r < a->base.size; r++) {
         a->q_sizes[r] = a->division.sizes[r] * each;
+        a->k_sizes[r] = a->division.sizes[r] * a->nope;
+        a->v_sizes[r] = a->division.sizes[r] * a->value;
+    }
     const tsr__division queries = {a->q_sizes, a->division.first * each, a->division.length * each};
     if (a->q_rank > 0) {
         TSR__TRY(add_weight(a, TSR__LATENT_Q_A, &base, "q_a.weight", a->q_rank, a->size, NULL));

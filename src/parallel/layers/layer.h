@@ -20,8 +20,9 @@
  *
  *     self_attention_create.c, self_attention.c, self_attention_heads.c, self_attention_norm.c
  *                             create self-attention; its passes; views of heads; norms of q and k
- *     latent_attention_create.c, latent_attention.c, latent_attention_backward.c
- *                             create latent attention; its forward passes and its backward pass
+ *     latent_attention_create.c, latent_attention.c, latent_attention_backward.c, latent_adapters.c
+ *                             create latent attention; its forward passes and its backward pass;
+ *                             low-rank adapters of it
  *     context_divide.c, context.c, context_attention.c, context_delta_net.c
  *                             sequences that ranks divide: which rank has what; their attention
  *                             and delta nets
