@@ -309,6 +309,9 @@ tsr_status tsr__kv_cache_attend(tsr_kv_cache *cache, int layer, const tsr_rope *
  * tokens for which the pages of a sequence of the step have room, the most of all sequences. Sets
  * q_lengths and kv_lengths of *params, unless it is NULL. */
 int64_t tsr__kv_cache_step_keys(const tsr_kv_cache *cache, tsr_attention_params *params);
+/* Returns the number of pairs of a token of the step and a token that causal attention lets it see,
+ * of all sequences together. */
+double tsr__kv_cache_step_pairs(const tsr_kv_cache *cache);
 /* Copies the keys of the step's sequences, of a layer with one kv head, to y, a contiguous tensor
  * [sequences, as many as tsr__kv_cache_step_keys says, head_dim]. Those behind a sequence's end may
  * have any value. */

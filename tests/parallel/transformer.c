@@ -1,4 +1,5 @@
 /* Transformer layers: generation with a cache, initial values, memory of the caller, and errors. */
+#include "gpu/internal.h"
 #include "parallel/fsdp_case.h"
 #include "parallel/host_transformer.h"
 #include "parallel/internal.h"
@@ -176,9 +177,9 @@ static void generate(tsr_block_params b)
          * in the cache, too, and of whole prompts. */
         tsr__latent_attention *a = tsr__latent_of(layer);
         a->most_expanded = (int64_t)SEQUENCES * LONGEST * (a->nope + a->rotary + a->value) * 3;
-        CHECK(tsr__latent_expands(a, 19, LONGEST) && !tsr__latent_expands(a, 16, 16),
-              "which passes are expanded");
-        feed(&g, sequences, (int64_t[]){19, 2});
+        feed(&g, sequences, (int64_t[]){19, 17});
+        CHECK(tsr__latent_expands(a, SEQUENCES, 19, LONGEST, tsr__kv_cache_step_pairs(g.cache)),
+              "a pass of 19 tokens is not expanded");
         for (int i = 0; i < SEQUENCES; i++) {
             OK(tsr_kv_cache_truncate(g.cache, sequences[i], 0));
             g.length[i] = 0;
@@ -575,17 +576,30 @@ CASE(latent_forms, "many tokens are computed by expanded keys where that takes f
 {
     /* as DeepSeek-V3: a matrix of a head has 512 · 128 elements */
     static const struct {
-        int64_t tokens, keys;
+        int64_t sequences, tokens, keys;
+        double pairs;
         bool expands;
-    } cases[] = {{16, 16, false},    {17, 17, true},    {512, 512, true},  {512, 8192, true},
-                 {168, 8192, false}, {169, 8192, true}, {64, 4096, false}, {64, 64, true}};
+    } cases[] = {
+        {1, 16, 16, 16 * 17 / 2, false},
+        {1, 17, 17, 17 * 18 / 2, true},
+        {1, 512, 512, 512 * 513 / 2, true},
+        {1, 168, 8192, 168 * (8192 - 83.5), false},
+        {1, 169, 8192, 169 * 8108, true},
+        {1, 64, 4096, 64 * (4096 - 31.5), false},
+        {1, 64, 64, 64 * 65 / 2, true},
+        {1, 512, 8192, 512 * (8192 - 255.5), true},
+        {4, 512, 512, 4 * 512 * 513 / 2, true},
+        /* a part of a prompt, and one token each of seven texts */
+        {8, 512, 8192, 512 * (8192 - 255.5) + 7 * 8192, false},
+    };
     tsr__latent_attention a = {
         .kv_rank = 512, .nope = 128, .rotary = 64, .value = 128, .causal = true};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        CHECK(tsr__latent_expands(&a, cases[i].tokens, cases[i].keys) == cases[i].expands,
+        CHECK(tsr__latent_expands(&a, cases[i].sequences, cases[i].tokens, cases[i].keys,
+                                  cases[i].pairs) == cases[i].expands,
               "%lld tokens of %lld", (long long)cases[i].tokens, (long long)cases[i].keys);
     a.kv_rank = 100; /* latents are smaller than keys and values */
-    CHECK(!tsr__latent_expands(&a, 512, 512), "small latents are expanded");
+    CHECK(!tsr__latent_expands(&a, 1, 512, 512, 512 * 513 / 2), "small latents are expanded");
 }
 
 CASE(latent_mistakes, "mistakes in the params of latent attention are named")

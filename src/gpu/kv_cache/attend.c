@@ -189,6 +189,11 @@ tsr_status tsr__kv_cache_attend(tsr_kv_cache *cache, int layer, const tsr_rope *
 
 /* With other keys and values ------------------------------------------------------------------ */
 
+double tsr__kv_cache_step_pairs(const tsr_kv_cache *cache)
+{
+    return cache->step.pairs;
+}
+
 int64_t tsr__kv_cache_step_keys(const tsr_kv_cache *cache, tsr_attention_params *params)
 {
     if (params)

@@ -364,6 +364,7 @@ static tsr_status fill_step(tsr_kv_cache *cache, int count, const int *sequences
         per_sequence = sequence->count > per_sequence ? sequence->count : per_sequence;
         s->tokens = tokens[i] > s->tokens ? tokens[i] : s->tokens;
         s->even = s->even && tokens[i] == tokens[0];
+        s->pairs += (double)tokens[i] * ((double)sequence->length - (double)(tokens[i] - 1) / 2);
     }
     /* Attention gets the number of keys for which the pages of a sequence have room as kv_len, and
      * requires that it is less than 2^31. */

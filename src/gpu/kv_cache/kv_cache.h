@@ -12,7 +12,8 @@
 typedef struct tsr__kv_step {
     /* count: the number of sequences; tokens: the largest number of tokens of a sequence */
     int64_t count, tokens;
-    bool even; /* all sequences have `tokens` tokens in this step */
+    bool even;    /* all sequences have `tokens` tokens in this step */
+    double pairs; /* of the step's tokens and those up to them, of all sequences together */
     tsr_tensor *all, *pages, *positions, *q_lengths, *kv_lengths;
     tsr_tensor *read_slots, *write_slots; /* NULL without states */
 } tsr__kv_step;

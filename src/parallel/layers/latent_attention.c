@@ -338,12 +338,14 @@ static tsr_status absorb(tsr__latent_attention *a, tsr__temps *temps, const tsr_
     return rotate(a, to, from, positions);
 }
 
-bool tsr__latent_expands(const tsr__latent_attention *a, int64_t tokens, int64_t keys)
+bool tsr__latent_expands(const tsr__latent_attention *a, int64_t sequences, int64_t tokens,
+                         int64_t keys, double pairs)
 {
-    /* For one head; the projections are the same in both forms. */
-    const double of_matrices = (double)a->kv_rank * (double)(a->nope + a->value),
-                 pairs = (double)tokens * (double)keys -
-                         (a->causal ? (double)tokens * (double)(tokens - 1) / 2 : 0),
+    /* For one head; the projections are the same in both forms. Products with matrices of heads
+     * have rows for `tokens` tokens of each sequence; attention leaves out those that are not
+     * there. */
+    const double of_matrices =
+                     (double)sequences * (double)a->kv_rank * (double)(a->nope + a->value),
                  absorbed =
                      (double)tokens * of_matrices + pairs * (double)(2 * a->kv_rank + a->rotary),
                  expanded =
@@ -442,7 +444,8 @@ static tsr_status forward_cached_with(tsr__latent_attention *a, tsr__temps *temp
         TSR__TRY(tsr__latent_view(temps, p.latents, wide, 0, wide, &keys));
         TSR__TRY(tsr_kv_cache_append(cached->cache, cached->layer, keys, NULL));
         const bool expands =
-            tsr__latent_expands(a, shape[1], tsr__kv_cache_step_keys(cached->cache, NULL));
+            tsr__latent_expands(a, shape[0], shape[1], tsr__kv_cache_step_keys(cached->cache, NULL),
+                                tsr__kv_cache_step_pairs(cached->cache));
         TSR__TRY(expands ? attend_expanded(a, temps, cached, p.q, positions, heads)
                          : attend_absorbed(a, temps, cached, p.q, positions, heads));
     }

@@ -73,8 +73,10 @@ tsr_status tsr__latent_expand(const tsr__latent_attention *a, tsr__temps *temps,
                               const tsr_tensor *v_b, int64_t first, int64_t count,
                               const tsr_tensor *k, const tsr_tensor *v) TSR_NODISCARD;
 /* Returns whether a pass with a cache computes keys and values of all heads: whether that needs
- * fewer multiplications, for `tokens` new tokens of a sequence of `keys` tokens. */
-bool tsr__latent_expands(const tsr__latent_attention *a, int64_t tokens, int64_t keys);
+ * fewer multiplications, for sequences of up to `tokens` new tokens, with pages for `keys` tokens
+ * each, and `pairs` of a new token and one that it sees in all sequences together. */
+bool tsr__latent_expands(const tsr__latent_attention *a, int64_t sequences, int64_t tokens,
+                         int64_t keys, double pairs);
 /* Creates a view [rows, kv_rank] of the latents [.., kv_rank + rotary] without the rotated part. */
 tsr_status tsr__latent_rows(const tsr__latent_attention *a, tsr__temps *temps,
                             const tsr_tensor *latents, tsr_tensor **out) TSR_NODISCARD;
