@@ -427,6 +427,12 @@ CASE(lora_latent,
     tsr_lora_info info = TSR_INIT(tsr_lora_info);
     OK(tsr_lora_get_info(lora, &info));
     CHECK(info.targets == targets, "the targets are 0x%x", info.targets);
+    uint64_t parameters = 0; /* k_b and v_b have one A */
+    for (int i = 0; i < tsr_layer_parameter_count(lora->adapter.layer); i++) {
+        const tsr_parameter *p = tsr_layer_parameter(lora->adapter.layer, i);
+        parameters += (uint64_t)count_of(p->ndim, p->global_shape);
+    }
+    CHECK(info.parameters == parameters, "%d parameters", (int)info.parameters);
     FAILS(tsr_lora_save(lora, "/tmp/nothing.gguf", TSR_LORA_GGUF, NULL), TSR_ERR_UNSUPPORTED,
           "lora: tensor blk.0.attn_k_b.weight.lora_a: GGUF adapters of the keys and values of "
           "latent attention are not supported");

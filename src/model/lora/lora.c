@@ -318,6 +318,18 @@ tsr_status tsr_lora_add_to(tsr_lora *lora, tsr_optimizer *optimizer)
                                  : tsr_optimizer_add_layer(optimizer, lora->adapter.layer);
 }
 
+/* Returns whether a module has the matrix A of the module before it, because files have the weights
+ * of both as one. */
+static bool shares_a(const tsr_lora *lora, size_t module)
+{
+    char names[2][TSR__LORA_NAME];
+    for (size_t i = 0; module > 0 && i < 2; i++)
+        if (tsr__lora_parameter_name(lora->stack, &lora->modules[module - i], 'A', names[i]) !=
+            TSR_OK)
+            return false; /* the names have been found before */
+    return module > 0 && strcmp(names[0], names[1]) == 0;
+}
+
 tsr_status tsr_lora_get_info(const tsr_lora *lora, tsr_lora_info *out)
 {
     TSR__REQUIRE(lora && out, "lora: %s is NULL", lora ? "out" : "lora");
@@ -333,7 +345,8 @@ tsr_status tsr_lora_get_info(const tsr_lora *lora, tsr_lora_info *out)
     for (size_t i = 0; i < lora->module_count; i++) {
         const tsr__lora_module *m = &lora->modules[i];
         info.targets |= tsr__lora_targets[m->target].flag;
-        info.parameters += (uint64_t)(m->rank * (m->inputs + m->outputs)) *
+        const int64_t inputs = shares_a(lora, i) ? 0 : m->inputs;
+        info.parameters += (uint64_t)(m->rank * (inputs + m->outputs)) *
                            (uint64_t)(m->experts > 0 ? m->experts : 1);
         info.parameters += lora->dora ? (uint64_t)m->outputs : 0;
     }
