@@ -169,48 +169,6 @@ static tsr_status set_scale(const tsr__adapter_file *a, const char *module, tsr_
     return TSR_OK;
 }
 
-static bool is_of_keys(const char *ours)
-{
-    return strcmp(ours, "attention.k_b.weight") == 0;
-}
-
-bool tsr__adapter_is_of_heads(const char *ours)
-{
-    return is_of_keys(ours) || strcmp(ours, "attention.v_b.weight") == 0;
-}
-
-void tsr__adapter_as_linear(tsr__parameter *p)
-{
-    const int64_t columns = p->columns;
-    if (!p->of_heads || p->experts == 0)
-        return;
-    if (is_of_keys(p->ours)) {
-        p->columns = p->rows;
-        p->rows = columns;
-    }
-    p->rows *= p->experts;
-    p->experts = 0;
-}
-
-void tsr__adapter_place_heads(const tsr_model_config *config, int layer, const char *ours,
-                              tsr__weight *place)
-{
-    const tsr_model_layer *kind = tsr__config_layer(config, layer);
-    const tsr_model_latent *latent = kind ? kind->latent : NULL;
-    const bool keys = is_of_keys(ours);
-    if (!tsr__adapter_is_of_heads(ours))
-        return;
-    const int64_t both = latent->nope_dim + latent->value_dim,
-                  each = keys ? latent->nope_dim : latent->value_dim;
-    *place = (tsr__weight){.file = place->file,
-                           .first_row = keys ? 0 : latent->nope_dim,
-                           .rows = kind->heads * each,
-                           .all_rows = kind->heads * both,
-                           .columns = latent->kv_lora_rank,
-                           .row_step = 1,
-                           .row_order = {.run = each, .runs = 1, .group_step = both}};
-}
-
 /* Gives the place of a weight in a model's files of the adapter's format. Returns false for a
  * parameter that has no adapter. */
 static bool find_place(const tsr__adapter_file *a, const tsr_model_config *config, int layer,

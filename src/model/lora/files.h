@@ -35,16 +35,6 @@ typedef struct tsr__adapter_module {
     double alpha, scale;
 } tsr__adapter_module;
 
-/* PEFT adapts k_b and v_b of all heads of latent attention as one linear layer, kv_b, whose rows
- * are those of k_b's columns and of v_b, head by head. GGUF adapters have matrices A and B of each
- * head, which only tsr_model_convert can add. tsr__adapter_as_linear changes the description of k_b
- * or v_b to that of these rows; tsr__adapter_place_heads changes a place in a folder to theirs.
- * Neither changes anything of other parameters. */
-bool tsr__adapter_is_of_heads(const char *ours); /* k_b or v_b */
-void tsr__adapter_as_linear(tsr__parameter *parameter);
-void tsr__adapter_place_heads(const tsr_model_config *config, int layer, const char *ours,
-                              tsr__weight *place);
-
 /* Finds A and B of one of our parameters, of experts that of one expert. Errors: TSR_ERR_NOT_FOUND
  * if one of them is missing, TSR_ERR_INVALID for other shapes than the weight needs, naming the
  * tensor. */

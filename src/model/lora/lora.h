@@ -57,6 +57,16 @@ static inline tsr_layer *tsr__lora_layer(const tsr_stack *stack, int layer)
 
 /* modules.c */
 
+/* PEFT adapts k_b and v_b of all heads of latent attention as one linear layer, kv_b, whose rows
+ * are those of k_b's columns and of v_b, head by head. GGUF adapters have matrices A and B of each
+ * head, which only tsr_model_convert can add. tsr__adapter_as_linear changes the description of k_b
+ * or v_b to that of these rows; tsr__adapter_place_heads changes a place in a folder to theirs.
+ * Neither changes anything of other parameters. */
+bool tsr__adapter_is_of_heads(const char *ours); /* k_b or v_b */
+void tsr__adapter_as_linear(tsr__parameter *parameter);
+void tsr__adapter_place_heads(const tsr_model_config *config, int layer, const char *ours,
+                              tsr__weight *place);
+
 /* Returns whether a module is a weight of latent attention other than o. */
 bool tsr__lora_is_latent(const tsr_model_config *config, const tsr__lora_module *module);
 /* Finds the weight of a target in a layer. Matrices of heads count as one weight, as in files of

@@ -5,7 +5,6 @@
 
 #include "base/alloc.h"
 #include "base/error.h"
-#include "model/lora/files.h"
 #include "model/lora/lora.h"
 
 #define PEFT_PREFIX "base_model.model."
@@ -42,6 +41,48 @@ const tsr__lora_target_name tsr__lora_targets[TSR__LORA_TARGETS] = {
     {TSR_LORA_EXPERTS, "mlp.shared.down.weight"},
     {TSR_LORA_HEAD, "head.weight"},
 };
+
+static bool is_of_keys(const char *ours)
+{
+    return strcmp(ours, "attention.k_b.weight") == 0;
+}
+
+bool tsr__adapter_is_of_heads(const char *ours)
+{
+    return is_of_keys(ours) || strcmp(ours, "attention.v_b.weight") == 0;
+}
+
+void tsr__adapter_as_linear(tsr__parameter *p)
+{
+    const int64_t columns = p->columns;
+    if (!p->of_heads || p->experts == 0)
+        return;
+    if (is_of_keys(p->ours)) {
+        p->columns = p->rows;
+        p->rows = columns;
+    }
+    p->rows *= p->experts;
+    p->experts = 0;
+}
+
+void tsr__adapter_place_heads(const tsr_model_config *config, int layer, const char *ours,
+                              tsr__weight *place)
+{
+    const tsr_model_layer *kind = tsr__config_layer(config, layer);
+    const tsr_model_latent *latent = kind ? kind->latent : NULL;
+    const bool keys = is_of_keys(ours);
+    if (!tsr__adapter_is_of_heads(ours))
+        return;
+    const int64_t both = latent->nope_dim + latent->value_dim,
+                  each = keys ? latent->nope_dim : latent->value_dim;
+    *place = (tsr__weight){.file = place->file,
+                           .first_row = keys ? 0 : latent->nope_dim,
+                           .rows = kind->heads * each,
+                           .all_rows = kind->heads * both,
+                           .columns = latent->kv_lora_rank,
+                           .row_step = 1,
+                           .row_order = {.run = each, .runs = 1, .group_step = both}};
+}
 
 bool tsr__lora_is_latent(const tsr_model_config *config, const tsr__lora_module *module)
 {

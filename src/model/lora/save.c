@@ -10,7 +10,6 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/error.h"
-#include "model/lora/files.h"
 #include "model/lora/lora.h"
 #include "model/weights/source.h"
 #include "parallel/internal.h"

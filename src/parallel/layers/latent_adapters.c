@@ -35,6 +35,14 @@ tsr_status tsr__latent_check_adapters(const tsr__latent_attention *a)
     return TSR_OK;
 }
 
+tsr_status tsr__latent_rows(const tsr__latent_attention *a, tsr__temps *temps,
+                            const tsr_tensor *latents, tsr_tensor **out)
+{
+    tsr_tensor *rows;
+    TSR__TRY(tsr__temp_flatten(temps, latents, &rows));
+    return tsr__temp_slice(temps, rows, 1, 0, a->kv_rank, out);
+}
+
 static tsr_tensor *matrix_a(const use *u)
 {
     return u->adapter->base.parameter[u->part->a]->seen.tensor;

@@ -79,14 +79,6 @@ tsr_status tsr__latent_view(tsr__temps *temps, const tsr_tensor *in, int64_t eac
     return tsr__temp_slice(temps, heads, 3, first, count, out);
 }
 
-tsr_status tsr__latent_rows(const tsr__latent_attention *a, tsr__temps *temps,
-                            const tsr_tensor *latents, tsr_tensor **out)
-{
-    tsr_tensor *rows;
-    TSR__TRY(tsr__temp_flatten(temps, latents, &rows));
-    return tsr__temp_slice(temps, rows, 1, 0, a->kv_rank, out);
-}
-
 /* Projections -------------------------------------------------------------------------------- */
 
 /* *y [.., outputs] = x · weightᵀ. */

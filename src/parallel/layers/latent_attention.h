@@ -77,9 +77,6 @@ tsr_status tsr__latent_expand(const tsr__latent_attention *a, tsr__temps *temps,
  * each, and `pairs` of a new token and one that it sees in all sequences together. */
 bool tsr__latent_expands(const tsr__latent_attention *a, int64_t sequences, int64_t tokens,
                          int64_t keys, double pairs);
-/* Creates a view [rows, kv_rank] of the latents [.., kv_rank + rotary] without the rotated part. */
-tsr_status tsr__latent_rows(const tsr__latent_attention *a, tsr__temps *temps,
-                            const tsr_tensor *latents, tsr_tensor **out) TSR_NODISCARD;
 /* Creates a view [heads, rows, count] of features first … first + count − 1 of each head in a
  * contiguous tensor [.., heads · each]. */
 tsr_status tsr__latent_by_heads(tsr__temps *temps, const tsr_tensor *in, int64_t each,
@@ -90,6 +87,9 @@ tsr_status tsr__latent_view(tsr__temps *temps, const tsr_tensor *in, int64_t eac
 
 /* latent_adapters.c: what adapters add. */
 
+/* Creates a view [rows, kv_rank] of the latents [.., kv_rank + rotary] without the rotated part. */
+tsr_status tsr__latent_rows(const tsr__latent_attention *a, tsr__temps *temps,
+                            const tsr_tensor *latents, tsr_tensor **out) TSR_NODISCARD;
 /* Refuses passes whose rows have adapters of their own, if the layer has adapters. */
 tsr_status tsr__latent_check_adapters(const tsr__latent_attention *a) TSR_NODISCARD;
 /* y2 += what they add to a projection of x2. */
