@@ -283,6 +283,11 @@ typedef struct tsr_model_params {
      * TSR_DRAFT_MTP. Its weights and its cache count when tsr_model_open checks whether the model
      * fits. Only with one stage. All ranks must give the same. */
     bool next_token;
+    /* For adapters that are trained (lora.h): data-parallel ranks, all of which open the same part
+     * of the model, divide its weights as tsr_stack_shard divides those of a frozen stack. Layers
+     * have memory one after the other while they are read, so that no rank has more than its shards
+     * and one layer. The memory of the ranks counts together. NULL: each rank keeps its weights. */
+    tsr_group *sharded_over;
 } tsr_model_params;
 #define tsr_model_params(...)                                                                      \
     (&(tsr_model_params){.struct_size = sizeof(tsr_model_params), __VA_ARGS__})

@@ -13,6 +13,8 @@ typedef struct loading {
     tsr_model *model;
     const tsr__weights *weights;
     tsr__weight_reader reader;
+    bool one_layer; /* visit only parameters of `layer`; NULL: learned positions */
+    const tsr_layer *layer;
     bool counting;
     uint64_t kept_bytes[TSR__MAX_DTYPE + 1]; /* by dtype */
 } loading;
@@ -65,6 +67,8 @@ static tsr_status load_one(void *user, const tsr__stack_parameter *p)
     tsr_model *m = l->model;
     tsr__weight weight;
     tsr__weight_part part;
+    if (l->one_layer && p->owner != l->layer)
+        return TSR_OK;
     if (p->owner) {
         TSR__TRY(tsr__weight_of(l->weights, p->layer, p->ours, p->parameter, &weight, &part));
         if (m->kept.tiles)
@@ -103,6 +107,88 @@ tsr_status tsr__model_load(tsr_model *model, const tsr__weights *weights,
         status = tsr__weight_read_rest(&l.reader);
     if (status == TSR_OK)
         status = tsr_stream_wait(model->stream);
+    model->stats.read_bytes = l.reader.source.read_bytes;
+    tsr__weight_reader_finish(&l.reader);
+    return status;
+}
+
+/* Layer by layer ------------------------------------------------------------------------------- */
+
+static tsr_status open_layer(void *user, tsr_layer *layer, bool with_values)
+{
+    loading *l = user;
+    tsr_status status = tsr__model_allocate_layer(l->model, l->weights, layer);
+    l->layer = layer;
+    if (status == TSR_OK && with_values)
+        status = tsr__stack_each(l->model->stack, load_one, l);
+    if (status == TSR_OK && with_values)
+        status = tsr__weight_read_rest(&l->reader);
+    return status;
+}
+
+static void close_layer(void *user, tsr_layer *layer)
+{
+    (void)user;
+    for (int i = 0; i < tsr_layer_parameter_count(layer); i++)
+        (void)!tsr_layer_set_parameter(layer, i, NULL, NULL, false); /* cannot fail */
+}
+
+/* Counts the bytes of a layer. */
+static tsr_status count_layer(loading *l, tsr_layer *layer)
+{
+    if (!layer)
+        return TSR_OK;
+    const tsr_status status = open_layer(l, layer, true);
+    close_layer(l, layer);
+    return status;
+}
+
+static tsr_status count_layers(loading *l)
+{
+    const tsr_stack *s = l->model->stack;
+    l->counting = true;
+    TSR__TRY(count_layer(l, s->embedding));
+    for (int i = 0; i < s->layer_count; i++)
+        TSR__TRY(count_layer(l, s->blocks[i]));
+    TSR__TRY(count_layer(l, s->norm));
+    TSR__TRY(l->model->config->tied ? TSR_OK : count_layer(l, s->head));
+    l->counting = false;
+    return TSR_OK;
+}
+
+/* Every rank has all learned positions until they are divided, too. */
+static tsr_status load_positions(loading *l)
+{
+    tsr_model *m = l->model;
+    if (!m->is_first || !m->config->learned_positions)
+        return TSR_OK;
+    l->layer = NULL;
+    TSR__TRY(tsr__model_allocate_positions(m));
+    TSR__TRY(tsr__stack_each(m->stack, load_one, l));
+    return tsr__weight_read_rest(&l->reader);
+}
+
+tsr_status tsr__model_load_sharded(tsr_model *model, const tsr__weights *weights,
+                                   const tsr_model_params *params)
+{
+    loading l = {.model = model, .weights = weights, .one_layer = true};
+    const tsr__fsdp_source source = {open_layer, close_layer, &l};
+    if (model->config->layer_input > 0)
+        return tsr__fail(TSR_ERR_UNSUPPORTED,
+                         "model: layers of architecture %s have inputs of their own, so that its "
+                         "weights cannot be sharded",
+                         model->config->architecture);
+    tsr__stack_freeze(model->stack);
+    tsr__weight_reader_init(weights->files, model->stream,
+                            tsr_comm_local_size(tsr_group_comm(model->group)), &l.reader);
+    tsr_status status = count_layers(&l);
+    l.reader.progress = params->progress;
+    l.reader.user = params->user;
+    if (status == TSR_OK)
+        status = load_positions(&l);
+    if (status == TSR_OK)
+        status = tsr__stack_shard_from(model->stack, tsr_fsdp_params(.group = params->sharded_over),
+                                       &source);
     model->stats.read_bytes = l.reader.source.read_bytes;
     tsr__weight_reader_finish(&l.reader);
     return status;

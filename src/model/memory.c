@@ -146,15 +146,37 @@ static tsr_status allocate_next(const tsr_model *m, const tsr__weights *weights)
     return allocate_layer(m, weights, number, "next.norm", n->norm);
 }
 
+tsr_status tsr__model_allocate_layer(const tsr_model *m, const tsr__weights *weights,
+                                     tsr_layer *layer)
+{
+    const tsr_stack *s = m->stack;
+    const struct {
+        tsr_layer *layer;
+        const char *ours;
+    } outside[] = {{s->embedding, "embedding"}, {s->norm, "norm"}, {s->head, "head"}};
+    for (size_t i = 0; i < sizeof outside / sizeof *outside; i++)
+        if (layer == outside[i].layer)
+            return allocate_layer(m, weights, -1, outside[i].ours, layer);
+    int block = 0;
+    while (s->blocks[block] != layer)
+        block++;
+    return allocate_layer(m, weights, m->first_layer + block, NULL, layer);
+}
+
+tsr_status tsr__model_allocate_positions(tsr_model *m)
+{
+    return tsr_tensor_create(m->device, m->kept.others, 2,
+                             (int64_t[]){m->config->context, m->config->width},
+                             &m->stack->positions);
+}
+
 tsr_status tsr__model_allocate(tsr_model *m, const tsr__weights *weights)
 {
     tsr_stack *s = m->stack;
     if (s->embedding)
         TSR__TRY(allocate_layer(m, weights, -1, "embedding", s->embedding));
     if (m->is_first && m->config->learned_positions)
-        TSR__TRY(tsr_tensor_create(m->device, m->kept.others, 2,
-                                   (int64_t[]){m->config->context, m->config->width},
-                                   &s->positions));
+        TSR__TRY(tsr__model_allocate_positions(m));
     if (s->input_table) {
         TSR__TRY(allocate_layer(m, weights, -1, "input_table", s->input_table));
         TSR__TRY(allocate_layer(m, weights, -1, "input_projection", s->input_projection));

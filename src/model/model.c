@@ -100,7 +100,8 @@ static tsr_status open_weights(tsr_model *m, const tsr_model_file *file,
         m->kept.rates = m->rates + first;
     TSR__TRY(tsr__model_divide(m, weights, params));
     TSR__TRY(create_layers(m, weights));
-    TSR__TRY(tsr__model_allocate(m, weights));
+    if (!params->sharded_over)
+        TSR__TRY(tsr__model_allocate(m, weights));
     for (int i = 0; i < m->layer_count && m->stats.heads == 0; i++) {
         if (tsr__layer_has_state(tsr__config_layer(m->config, m->first_layer + i)))
             continue;
@@ -110,7 +111,8 @@ static tsr_status open_weights(tsr_model *m, const tsr_model_file *file,
         break;
     }
     m->stats.parameters = tsr_model_config_parameters(m->config, -1);
-    return tsr__model_load(m, weights, params);
+    return params->sharded_over ? tsr__model_load_sharded(m, weights, params)
+                                : tsr__model_load(m, weights, params);
 }
 
 /* Tells all ranks whether all have opened the model, and with the same division of the layers,
@@ -171,6 +173,8 @@ tsr_status tsr_model_open(const tsr_model_file *file, const tsr_model_params *pa
     TSR__TRY(TSR__TAKE_PART(tsr_partition_params, params->partition, &partition));
     tsr_group *group = params->group ? params->group : tsr_group_default();
     TSR__REQUIRE(group, "model: there is no group, and no default group");
+    TSR__REQUIRE(!params->sharded_over || !params->next_token,
+                 "model: with sharded_over, next_token must be false");
     tsr_model *m = tsr__calloc(1, sizeof *m);
     if (!m)
         return TSR_ERR_NO_MEMORY;

@@ -57,9 +57,18 @@ tsr_status tsr__model_from_last(const tsr_model *model, void *data, uint64_t cou
 /* Allocates the parameters of all layers, each in the dtype in which it is kept. */
 tsr_status tsr__model_allocate(tsr_model *model, const tsr__weights *weights) TSR_NODISCARD;
 
+/* Allocates the parameters of one layer of the stack. */
+tsr_status tsr__model_allocate_layer(const tsr_model *model, const tsr__weights *weights,
+                                     tsr_layer *layer) TSR_NODISCARD;
+tsr_status tsr__model_allocate_positions(tsr_model *model) TSR_NODISCARD;
+
 /* load.c: reads the weights of all layers. */
 tsr_status tsr__model_load(tsr_model *model, const tsr__weights *weights,
                            const tsr_model_params *params) TSR_NODISCARD;
+/* The same for layers without memory, whose weights are frozen and divided over
+ * params->sharded_over: one layer after the other has memory while it is read. */
+tsr_status tsr__model_load_sharded(tsr_model *model, const tsr__weights *weights,
+                                   const tsr_model_params *params) TSR_NODISCARD;
 
 /* forward.c */
 

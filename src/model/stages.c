@@ -42,6 +42,9 @@ static tsr_status own_memory(const tsr_model *m, const tsr_model_params *params,
     uint64_t bytes = params->memory_bytes;
     if (bytes == 0)
         TSR__TRY(tsr__memory_left(m->device, &bytes));
+    const uint64_t copies =
+        params->sharded_over ? (uint64_t)tsr_group_size(params->sharded_over) : 1;
+    bytes = bytes > INT64_MAX / copies ? INT64_MAX : bytes * copies;
     /* 0 would be no limit, and more than 2^63 might be rounded to 2^64. */
     told[MEMORY] = bytes > 0 ? (double)tsr__min_u64(bytes, INT64_MAX) : 1;
     told[RATE] = partition->kind == TSR_PARTITION_WEIGHTED && partition->rates

@@ -11,6 +11,18 @@
  * pass. */
 void tsr__fsdp_abandon(tsr_fsdp *model, int unit);
 
+/* fsdp/create.c: As tsr_fsdp_create, for layers whose parameters have memory only while they are
+ * read, so that there is never more than one unit beside the shards. */
+typedef struct tsr__fsdp_source {
+    /* Gives the parameters of a unit's layer memory in which, if `with_values` is set, their values
+     * are. If it succeeds, `close` follows. */
+    tsr_status (*open)(void *user, tsr_layer *layer, bool with_values);
+    void (*close)(void *user, tsr_layer *layer);
+    void *user;
+} tsr__fsdp_source;
+tsr_status tsr__fsdp_create_from(const tsr_fsdp_params *params, const tsr__fsdp_source *source,
+                                 tsr_fsdp **out) TSR_NODISCARD;
+
 /* layers/layer.c: Records writing the initial values of elements first, first + 1, … of this rank's
  * shard of parameter `index`, in row-major order, to `out`, a contiguous tensor of one dimension.
  * They are the values that the layer is created with. */

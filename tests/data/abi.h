@@ -1701,6 +1701,7 @@ typedef struct tsr_model_params {
     const int *hosts;
    _Bool 
         next_token;
+    tsr_group *sharded_over;
 } tsr_model_params;
 TSR_API tsr_status tsr_model_open(const tsr_model_file *file,
                                                 const tsr_model_params *params, tsr_model **out);

@@ -809,6 +809,24 @@ static void check_trained(made_model *made, const char *path, tsr_group *alone)
     tsr_model_file_close(&file);
 }
 
+/* A model whose weights are divided while it is opened has the logits of its files. */
+static void check_opened(made_model *made, const char *path, tsr_group *alone)
+{
+    static float logits[LOGITS];
+    tsr_model_file *file = NULL;
+    tsr_model *model = NULL;
+    OK(tsr_model_file_open(path, &file));
+    OK(tsr_model_open(file, tsr_model_params(.group = group, .sharded_over = alone), &model));
+    tsr_stack *stack = tsr_model_stack(model);
+    CHECK(stack->sharded && tsr__stack_is_frozen(stack) && !stack->positions, "%s is not sharded",
+          made->family.type);
+    CHECK(!tsr_layer_parameter(tsr_stack_block(stack, 0), 0)->tensor, "a layer has memory");
+    compute(stack, logits);
+    check_logits(made, logits, "divided while it was opened");
+    tsr_model_close(&model);
+    tsr_model_file_close(&file);
+}
+
 /* One family has a head that is the embedding, and learned positions. */
 CASE(stack_trained, "stack: chosen layers are trained, and the others stay as they are")
 {
@@ -819,9 +837,23 @@ CASE(stack_trained, "stack: chosen layers are trained, and the others stay as th
         if (f > 0 && !made_families[f].transposed)
             continue;
         made_init(&made, &made_families[f], SEED + (uint64_t)f);
-        check_trained(&made, made_write_hf(&made), alone);
+        const char *path = made_write_hf(&made);
+        check_trained(&made, path, alone);
+        check_opened(&made, path, alone);
         made_finish(&made);
     }
+    tsr_model_file *file = NULL;
+    tsr_model *model = NULL;
+    OK(tsr_model_file_open(TEST_DATA "/model/families/gemma4/gemma4-f16.gguf", &file));
+    FAILS(tsr_model_open(file, tsr_model_params(.group = group, .sharded_over = alone), &model),
+          TSR_ERR_UNSUPPORTED,
+          "model: layers of architecture gemma4_text have inputs of their own, so that its weights "
+          "cannot be sharded");
+    FAILS(tsr_model_open(
+              file, tsr_model_params(.group = group, .sharded_over = alone, .next_token = true),
+              &model),
+          TSR_ERR_INVALID, "model: with sharded_over, next_token must be false");
+    tsr_model_file_close(&file);
     tsr_group_destroy(&alone);
 }
 

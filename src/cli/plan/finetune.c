@@ -28,7 +28,6 @@ typedef struct work {
  * the stream keeps until it needs them again (an eighth of the memory at most). */
 typedef struct need {
     double weights, trained, activations, recomputed, head, passing, limit;
-    double opening; /* before the weights of the whole model have been divided */
 } need;
 
 /* A grid of data · tensor · stages ranks. */
@@ -162,17 +161,28 @@ static double gathered_bytes(const tsr_model_rank_plan *p)
     return 2 * fmax(block, fmax((double)p->embedding_bytes, (double)p->head_bytes));
 }
 
-/* Divides the weights, and what is trained, over the data-parallel ranks. An adapter's base is
- * opened as a whole, and stays until all shards have their values. */
+/* Returns the bytes of f32 copies of weights in blocks, which backward passes multiply by: of all
+ * layers, as far as the stream keeps temporary tensors, or of a layer and the next one if passes
+ * wait until layers are gathered. Weights in blocks have less than two bytes. */
+static double unpacked_bytes(const work *w, const grid *g, const tsr_model_rank_plan *p)
+{
+    const double numbers = (double)p->token_parameters;
+    if (w->full || (double)p->token_bytes >= 1.9 * numbers)
+        return 0;
+    return sizeof(float) * numbers *
+           (w->shares && g->data > 1 ? fmin(1, 2 / fmax(p->layers, 1)) : 1);
+}
+
+/* Divides the weights over the data-parallel ranks, and what is trained unless it is an adapter,
+ * which is small. */
 static void share(const work *w, const grid *g, const tsr_model_rank_plan *p, need *n)
 {
     if (!w->shares || g->data == 1)
         return;
     const double gathered = gathered_bytes(p);
-    const double own = n->weights / g->data + gathered;
-    n->opening = w->full ? 0 : n->weights + own + n->trained * sizeof(float) / TRAINED_BYTES;
-    n->weights = own;
-    n->trained = n->trained / g->data + (w->full ? gathered : 0);
+    n->weights = n->weights / g->data + gathered;
+    if (w->full)
+        n->trained = n->trained / g->data + gathered;
 }
 
 static need need_of(const plan *s, const grid *g, const tsr_model_rank_plan *p, uint64_t memory)
@@ -189,7 +199,7 @@ static need need_of(const plan *s, const grid *g, const tsr_model_rank_plan *p, 
                            (w->full ? (double)p->weight_bytes : 0),
                 .activations = kept * p->layers * block,
                 .recomputed = kept * p->layers * input + 2 * block,
-                .passing = kept * p->layers * block,
+                .passing = kept * p->layers * block + unpacked_bytes(w, g, p),
                 .limit = (double)memory,
                 .head = p->stage == g->stages - 1 ? head_bytes(p, tokens) : 0};
     share(w, g, p, &all);
@@ -204,7 +214,7 @@ static double passing_of(const need *n)
 static double peak_of(const need *n, bool recompute)
 {
     const double kept = recompute ? n->recomputed : n->activations;
-    return fmax(n->opening, n->weights + n->trained + n->head + kept + passing_of(n));
+    return n->weights + n->trained + n->head + kept + passing_of(n);
 }
 
 /* How long a step takes ------------------------------------------------------------------------ */
@@ -460,7 +470,6 @@ static void add_need(json_t *list, const need *n)
 {
     json_t *object = cli_json_append_object(list);
     cli_json_u64(object, "weight_bytes", (uint64_t)n->weights);
-    cli_json_u64(object, "opening_bytes", (uint64_t)n->opening);
     cli_json_u64(object, "trained_bytes", (uint64_t)n->trained);
     cli_json_u64(object, "activation_bytes", (uint64_t)n->activations);
     cli_json_u64(object, "recomputed_activation_bytes", (uint64_t)n->recomputed);

@@ -17,15 +17,16 @@ static double head_cost(const tsr_model_config *config)
            (double)tsr_model_config_parameters(config, 0);
 }
 
-/* Divides what is trained over the data-parallel ranks. Adapters are small, so that every rank has
- * all of them, unless --fsdp is given, which divides the frozen base as well. */
+/* Divides what is trained over the data-parallel ranks. Adapters are small: every rank has all of
+ * them, because memory to gather them would take more than it saves. */
 static tsr_status shard(training_model *m, bool again)
 {
     const training_options *o = &training_chosen;
     static const char *const everything[] = {"*", NULL};
     const tsr_fsdp_params *params =
-        tsr_fsdp_params(.group = m->job->data_group, .gather = o->fsdp ? NULL : everything,
-                        .reduction = TSR_OP_SUM, .replicas = o->elastic);
+        tsr_fsdp_params(.group = m->job->data_group,
+                        .gather = o->fsdp && o->full ? NULL : everything, .reduction = TSR_OP_SUM,
+                        .replicas = o->elastic);
     if (m->own != NULL)
         return again ? tsr_stack_reshard(m->own, params) : tsr_stack_shard(m->own, params);
     return again ? tsr_lora_reshard(m->lora, params) : tsr_lora_shard(m->lora, params);
@@ -80,6 +81,13 @@ static tsr_status open_layers(training_model *m, const tsr_model_file *file)
 
 /* An adapter of a frozen base ------------------------------------------------------------------ */
 
+/* Returns whether the base is divided over data-parallel ranks while it is opened; passes gather it
+ * layer by layer. The first magnitudes of DoRA are norms of weights, which must be in memory. */
+static bool shards_early(void)
+{
+    return training_chosen.fsdp && !training_chosen.dora;
+}
+
 static tsr_status open_base(training_model *m, const tsr_model_file *file)
 {
     const training_options *o = &training_chosen;
@@ -87,7 +95,8 @@ static tsr_status open_base(training_model *m, const tsr_model_file *file)
                                .group = m->job->tensor_group,
                                .stages = m->job->stages,
                                .dtype = o->dtype,
-                               .recompute = o->recompute};
+                               .recompute = o->recompute,
+                               .sharded_over = shards_early() ? m->job->data_group : NULL};
     training_chosen.stages.experts.unmixed = true;
     cli_stages_divide(&training_chosen.stages, m->job->replica, &params);
     TRY(tsr_model_open(file, &params, &m->base));
@@ -106,7 +115,7 @@ static tsr_status attach(training_model *m, const char *adapter)
                         .seed = o->seed, .trainable = true);
     TRY(adapter != NULL ? tsr_lora_load(adapter, params, &m->lora)
                         : tsr_lora_create(params, &m->lora));
-    if (o->fsdp) /* the base, which passes gather layer by layer */
+    if (o->fsdp && !shards_early())
         TRY(tsr_stack_shard(m->stack, tsr_fsdp_params(.group = m->job->data_group)));
     return shard(m, m->job->joined);
 }

@@ -47,7 +47,8 @@
      "in their place; all ranks are data-parallel", \
      .flag = &training_chosen.elastic}, \
     {"fsdp", NULL, \
-     "data-parallel ranks share the weights, what is trained, and the optimizer's state", \
+     "data-parallel ranks share the weights and, if these are trained, gradients and the optimizer's " \
+     "state", \
      .flag = &training_chosen.fsdp}, \
     {"stages", "S", "divide the layers over S stages, which are groups of ranks (default: 1)", \
      .integer = &training_chosen.stages.count, .low = 1, .high = TSR_MAX_COMM_SIZE}, \

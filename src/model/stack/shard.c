@@ -56,27 +56,42 @@ static tsr_status draw_positions(const tsr_stack *s, char name[TSR__STACK_NAME],
 
 /* Dividing ----------------------------------------------------------------------------------- */
 
-static tsr_status divide(const tsr_fsdp_params *params, bool is_new, bool is_frozen, int count,
-                         const tsr_fsdp_unit *units, tsr_fsdp **out)
+/* How a stack is divided. */
+typedef struct dividing {
+    const tsr_fsdp_params *params;
+    const tsr__fsdp_source *source; /* NULL: layers have their memory, or initial values */
+    bool is_new;
+} dividing;
+
+static tsr_status divide(const dividing *how, bool is_frozen, int count, const tsr_fsdp_unit *units,
+                         tsr_fsdp **out)
 {
-    tsr_fsdp_params own = *params;
+    tsr_fsdp_params own = *how->params;
     if (is_frozen)
         own.optimizer = TSR_OPTIMIZER_NONE;
     own.unit_count = count;
     own.units = units;
-    return is_new ? tsr_fsdp_create(&own, out) : tsr_fsdp_rebuild(&own, out);
+    if (how->source)
+        return tsr__fsdp_create_from(&own, how->source, out);
+    return how->is_new ? tsr_fsdp_create(&own, out) : tsr_fsdp_rebuild(&own, out);
 }
 
-static tsr_status divide_tied(tsr_stack *s, const tsr_fsdp_params *params, bool is_new)
+static tsr_status divide_tied(tsr_stack *s, const dividing *how)
 {
     tsr_parameter embedding = {0};
     if (!s->config->tied || !s->embedding)
         return TSR_OK;
-    tsr_status status = draw_embedding(s, is_new, &embedding);
+    if (how->source)
+        TSR__TRY(how->source->open(how->source->user, s->embedding, true));
+    tsr_status status = draw_embedding(s, how->is_new, &embedding);
     const tsr_fsdp_unit unit = *tsr_fsdp_unit(.parameter_count = 1, .parameters = &embedding);
     if (status == TSR_OK)
-        status = divide(params, is_new, s->tied_is_fixed, 1, &unit, &s->tied);
+        status = divide(how, s->tied_is_fixed, 1, &unit, &s->tied);
+    if (status == TSR_OK && how->source)
+        status = tsr_stream_wait(s->stream);
     tsr_tensor_destroy(&embedding.tensor);
+    if (how->source)
+        how->source->close(how->source->user, s->embedding);
     return status;
 }
 
@@ -116,8 +131,7 @@ static bool is_frozen_unit(const tsr_stack *s, const tsr_fsdp_unit *unit)
 
 /* Divides units[count]: those that are trained and the others are models of their own if there are
  * both. Sets the places. */
-static tsr_status divide_units(tsr_stack *s, const tsr_fsdp_params *params, bool is_new,
-                               tsr_fsdp_unit *units, int count)
+static tsr_status divide_units(tsr_stack *s, const dividing *how, tsr_fsdp_unit *units, int count)
 {
     tsr_fsdp_unit *frozen = tsr__calloc((size_t)count, sizeof *frozen);
     tsr__stack_place *places = tsr__calloc((size_t)count, sizeof *places);
@@ -132,22 +146,22 @@ static tsr_status divide_units(tsr_stack *s, const tsr_fsdp_params *params, bool
             units[trained_count++] = units[i];
     }
     if (status == TSR_OK && frozen_count > 0)
-        status = divide(params, is_new, true, frozen_count, frozen, &s->frozen);
+        status = divide(how, true, frozen_count, frozen, &s->frozen);
     if (status == TSR_OK)
-        status = divide(params, is_new, s->is_fixed, trained_count, units, &s->sharded);
+        status = divide(how, s->is_fixed, trained_count, units, &s->sharded);
     if (status == TSR_OK) {
         tsr__free(s->places);
         s->places = places;
     } else {
         tsr__free(places);
-        if (is_new)
+        if (how->is_new)
             tsr_fsdp_destroy(&s->frozen);
     }
     tsr__free(frozen);
     return status;
 }
 
-static tsr_status divide_rest(tsr_stack *s, const tsr_fsdp_params *params, bool is_new)
+static tsr_status divide_rest(tsr_stack *s, const dividing *how)
 {
     char name[TSR__STACK_NAME];
     tsr_parameter positions = {0};
@@ -156,7 +170,7 @@ static tsr_status divide_rest(tsr_stack *s, const tsr_fsdp_params *params, bool 
     if (status == TSR_OK && s->is_first && s->config->learned_positions)
         status = draw_positions(s, name, &positions);
     if (status == TSR_OK)
-        status = divide_units(s, params, is_new, units, list_units(s, &positions, units));
+        status = divide_units(s, how, units, list_units(s, &positions, units));
     tsr_tensor_destroy(&positions.tensor);
     tsr__free(units);
     return status;
@@ -184,7 +198,8 @@ static bool has_frozen_layers(const tsr_stack *s)
     return found;
 }
 
-static tsr_status divide_all(tsr_stack *s, const tsr_fsdp_params *params, bool is_new)
+static tsr_status divide_all(tsr_stack *s, const tsr_fsdp_params *params,
+                             const tsr__fsdp_source *source, bool is_new)
 {
     TSR__REQUIRE(s, "stack: stack is NULL");
     TSR__TAKE(tsr_fsdp_params, params);
@@ -204,8 +219,9 @@ static tsr_status divide_all(tsr_stack *s, const tsr_fsdp_params *params, bool i
         return tsr__fail(TSR_ERR_UNSUPPORTED, "stack: a stack of which only some layers are "
                                               "trained cannot be divided again");
     s->data = params->group ? params->group : tsr_group_default();
-    TSR__TRY(divide_tied(s, params, is_new));
-    const tsr_status status = divide_rest(s, params, is_new);
+    const dividing how = {params, source, is_new};
+    TSR__TRY(divide_tied(s, &how));
+    const tsr_status status = divide_rest(s, &how);
     if (status != TSR_OK && is_new)
         tsr_fsdp_destroy(&s->tied);
     TSR__TRY(status);
@@ -218,12 +234,18 @@ static tsr_status divide_all(tsr_stack *s, const tsr_fsdp_params *params, bool i
 
 tsr_status tsr_stack_shard(tsr_stack *stack, const tsr_fsdp_params *params)
 {
-    return divide_all(stack, params, true);
+    return divide_all(stack, params, NULL, true);
+}
+
+tsr_status tsr__stack_shard_from(tsr_stack *stack, const tsr_fsdp_params *params,
+                                 const tsr__fsdp_source *source)
+{
+    return divide_all(stack, params, source, true);
 }
 
 tsr_status tsr_stack_reshard(tsr_stack *stack, const tsr_fsdp_params *params)
 {
-    return divide_all(stack, params, false);
+    return divide_all(stack, params, NULL, false);
 }
 
 tsr_status tsr_stack_add_to(tsr_stack *s, tsr_optimizer *optimizer)

@@ -241,6 +241,9 @@ tsr_status tsr__stack_begin(tsr_stack *stack, tsr_layer *layer, int unit,
 tsr_status tsr__stack_end(tsr_stack *stack, tsr_layer *layer, int unit,
                           tsr_status pass) TSR_NODISCARD;
 
+/* As tsr_stack_shard for a frozen stack whose layers have no memory: `source` gives it to them. */
+tsr_status tsr__stack_shard_from(tsr_stack *stack, const tsr_fsdp_params *params,
+                                 const tsr__fsdp_source *source) TSR_NODISCARD;
 /* Returns the sharded model that has a unit other than that of `tied`; NULL: the stack is not
  * sharded. */
 static inline tsr_fsdp *tsr__stack_model(const tsr_stack *stack, int unit)

@@ -73,6 +73,20 @@ static int parameters_of(const tsr_fsdp_unit *unit)
     return unit->layer ? tsr_layer_parameter_count(unit->layer) : unit->parameter_count;
 }
 
+/* Adds the parameters of the last unit. */
+static tsr_status add_parameters(tsr_fsdp *model, const tsr_fsdp_unit *given)
+{
+    tsr__fsdp_unit *unit = &model->units[model->unit_count - 1];
+    for (int i = 0; i < parameters_of(given); i++) {
+        TSR__TRY(add_parameter(model, tsr__fsdp_given(given, i)));
+        tsr__fsdp_param *p = &model->params[model->param_count - 1];
+        p->divisible =
+            model->size > 1 && p->blocks == 0 && tsr__layer_is_divisible(given->layer, i);
+        unit->count++;
+    }
+    return TSR_OK;
+}
+
 static tsr_status add_units(tsr_fsdp *model, const tsr_fsdp_params *params)
 {
     uint64_t total = 0;
@@ -99,13 +113,10 @@ static tsr_status add_units(tsr_fsdp *model, const tsr_fsdp_params *params)
             .grad_slot = -1,
         };
         model->unit_count++;
-        for (int i = 0; i < parameters_of(&params->units[u]); i++) {
-            TSR__TRY(add_parameter(model, tsr__fsdp_given(&params->units[u], i)));
-            model->params[model->param_count - 1].divisible =
-                model->size > 1 && model->params[model->param_count - 1].blocks == 0 &&
-                tsr__layer_is_divisible(params->units[u].layer, i);
-            model->units[u].count++;
-        }
+        TSR__TRY(tsr__fsdp_open_layer(model, params->units[u].layer, false));
+        const tsr_status status = add_parameters(model, &params->units[u]);
+        tsr__fsdp_close_layer(model, params->units[u].layer);
+        TSR__TRY(status);
     }
     return TSR_OK;
 }
@@ -232,7 +243,8 @@ static tsr_status build_model(tsr_fsdp *model, const tsr_fsdp_params *params, bo
     return with_values ? tsr__fsdp_first_values(model, params) : TSR_OK;
 }
 
-tsr_status tsr__fsdp_create_model(const tsr_fsdp_params *params, bool with_values, tsr_fsdp **out)
+tsr_status tsr__fsdp_create_model(const tsr_fsdp_params *params, const tsr__fsdp_source *source,
+                                  bool with_values, tsr_fsdp **out)
 {
     tsr_group *group = params->group ? params->group : tsr_group_default();
     TSR__REQUIRE(group, "%s: no group is given, and there is no default one", who);
@@ -244,6 +256,7 @@ tsr_status tsr__fsdp_create_model(const tsr_fsdp_params *params, bool with_value
     with_units.units = NULL;
     if (model) {
         model->group = group;
+        model->source = source;
         model->stream = tsr_group_stream(group);
         model->device = tsr_stream_device(model->stream);
         model->most_bytes = tsr_device_get_info(model->device)->max_allocation_bytes;
@@ -266,19 +279,26 @@ tsr_status tsr__fsdp_create_model(const tsr_fsdp_params *params, bool with_value
         tsr_fsdp_destroy(&model);
         return status;
     }
+    model->source = NULL;
+    *out = model;
+    return TSR_OK;
+}
+
+tsr_status tsr__fsdp_create_from(const tsr_fsdp_params *params, const tsr__fsdp_source *source,
+                                 tsr_fsdp **out)
+{
+    tsr_fsdp *model = NULL;
+    TSR__TRY(tsr__fsdp_create_model(params, source, true, &model));
+    tsr__fsdp_take_layers(model);
     *out = model;
     return TSR_OK;
 }
 
 tsr_status tsr_fsdp_create(const tsr_fsdp_params *params, tsr_fsdp **out)
 {
-    tsr_fsdp *model = NULL;
     TSR__REQUIRE(params && out, "%s: %s is NULL", who, params ? "out" : "params");
     TSR__TAKE(tsr_fsdp_params, params);
-    TSR__TRY(tsr__fsdp_create_model(params, true, &model));
-    tsr__fsdp_take_layers(model);
-    *out = model;
-    return TSR_OK;
+    return tsr__fsdp_create_from(params, NULL, out);
 }
 
 static void finish_param(tsr__fsdp_param *p)

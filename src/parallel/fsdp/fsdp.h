@@ -174,6 +174,7 @@ struct tsr_fsdp {
     tsr__fsdp_slot grad_slots[TSR__MAX_FSDP_SLOTS];
     int grad_next; /* the gradient slot to take next, unless its unit is in use */
     tsr_fsdp_memory memory;
+    const tsr__fsdp_source *source; /* while the model is created from one; otherwise NULL */
 };
 
 /* pool.c: Creates the next region of a pool. If the pool has no memory yet, only counts the bytes
@@ -311,9 +312,20 @@ tsr_status tsr__fsdp_view_here(const tsr_fsdp *model, const tsr__fsdp_param *p,
                                const tsr_tensor *flat, tsr_tensor **out) TSR_NODISCARD;
 
 /* create.c: Creates a model that does not use its layers yet. Without `with_values`, its shards and
- * their copies have no values. Collective. */
-tsr_status tsr__fsdp_create_model(const tsr_fsdp_params *params, bool with_values,
-                                  tsr_fsdp **out) TSR_NODISCARD;
+ * their copies have no values. `source` may be NULL. Collective. */
+tsr_status tsr__fsdp_create_model(const tsr_fsdp_params *params, const tsr__fsdp_source *source,
+                                  bool with_values, tsr_fsdp **out) TSR_NODISCARD;
+/* Open and close the layer of a unit by the model's source, if there are both. */
+static inline tsr_status tsr__fsdp_open_layer(const tsr_fsdp *of, tsr_layer *layer,
+                                              bool with_values)
+{
+    return of->source && layer ? of->source->open(of->source->user, layer, with_values) : TSR_OK;
+}
+static inline void tsr__fsdp_close_layer(const tsr_fsdp *of, tsr_layer *layer)
+{
+    if (of->source && layer)
+        of->source->close(of->source->user, layer);
+}
 /* Takes the memory away from all layers. From then on the model gives each layer memory while the
  * layer's unit is in use. Cannot fail. */
 void tsr__fsdp_take_layers(tsr_fsdp *model);

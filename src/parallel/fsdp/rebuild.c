@@ -319,7 +319,7 @@ static void free_rebuilding(rebuilding *b)
 static tsr_status rebuild_model(rebuilding *b, const tsr_fsdp_params *params, tsr_fsdp **model)
 {
     TSR__TRY(agree_on_origin(b, *model));
-    TSR__TRY(tsr__fsdp_create_model(params, false, &b->to));
+    TSR__TRY(tsr__fsdp_create_model(params, NULL, false, &b->to));
     const tsr_status filled = fill_rebuilt(b);
     const tsr_status status = tsr__checkpoint_agree(b->comm, who, filled);
     if (status != TSR_OK) {

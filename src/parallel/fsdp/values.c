@@ -54,23 +54,34 @@ static tsr_status copy_range(tsr_fsdp *model, tsr__fsdp_param *p, const tsr_tens
     return status;
 }
 
+static tsr_status unit_values(tsr_fsdp *model, const tsr__fsdp_unit *unit,
+                              const tsr_fsdp_unit *given)
+{
+    for (int i = 0; i < unit->count; i++) {
+        tsr__fsdp_param *p = &model->params[unit->first + i];
+        const tsr_tensor *from = tsr__fsdp_given(given, i)->tensor;
+        if (p->blocks != 0)
+            TSR__TRY(copy_blocks(model, p, from));
+        else if (from)
+            TSR__TRY(copy_range(model, p, from));
+        else if (unit->layer)
+            TSR__TRY(tsr__layer_initial(unit->layer, i, model->stream, (int64_t)p->range.start,
+                                        p->value));
+        else
+            TSR__TRY(tsr_fill(model->stream, p->value, 0));
+    }
+    /* The memory of the unit may be used again only when the device has read it. */
+    return model->source ? tsr_stream_wait(model->stream) : TSR_OK;
+}
+
 tsr_status tsr__fsdp_first_values(tsr_fsdp *model, const tsr_fsdp_params *params)
 {
     for (int u = 0; u < model->unit_count; u++) {
         const tsr__fsdp_unit *unit = &model->units[u];
-        for (int i = 0; i < unit->count; i++) {
-            tsr__fsdp_param *p = &model->params[unit->first + i];
-            const tsr_tensor *from = tsr__fsdp_given(&params->units[u], i)->tensor;
-            if (p->blocks != 0)
-                TSR__TRY(copy_blocks(model, p, from));
-            else if (from)
-                TSR__TRY(copy_range(model, p, from));
-            else if (unit->layer)
-                TSR__TRY(tsr__layer_initial(unit->layer, i, model->stream, (int64_t)p->range.start,
-                                            p->value));
-            else
-                TSR__TRY(tsr_fill(model->stream, p->value, 0));
-        }
+        TSR__TRY(tsr__fsdp_open_layer(model, unit->layer, true));
+        const tsr_status status = unit_values(model, unit, &params->units[u]);
+        tsr__fsdp_close_layer(model, unit->layer);
+        TSR__TRY(status);
     }
     return tsr__fsdp_fresh_state(model);
 }

@@ -25,8 +25,8 @@ static tsr_status add_up(const tsr__adapter *adapter, tsr__temps *temps, int par
                       tsr_matmul_params(.alpha = own->scale, .accumulate = true));
 }
 
-/* Added to the square of a norm, so that the norm of a row of zeros is not 0. It does not change the
- * bits of norms above 1e-15. */
+/* Added to the square of a norm, so that the norm of a row of zeros is not 0. It does not change
+ * the bits of norms above 1e-15. */
 #define LEAST_SQUARE 1e-37
 
 /* norm = the norms of all rows that this rank keeps. A row-parallel layer has a part of each row.
