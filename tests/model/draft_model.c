@@ -340,7 +340,7 @@ CASE(drafts_states, "draft: a draft_model with states, and an interrupt that tak
     static const int32_t more[] = {7, 8, 9};
     with_states = true;
     open_models();
-    compare_scheduled(12);
+    compare_scheduled(6);
     for (int where = ON_ONE; where <= (ranks > 1 ? DIVIDED : ON_ONE); where++) {
         int32_t tokens[CONTEXT], fresh[CONTEXT];
         int count = 9, again = 0, sequence;
@@ -348,7 +348,7 @@ CASE(drafts_states, "draft: a draft_model with states, and an interrupt that tak
             tokens[i] = (int32_t)((number(7, i) + 1) / 2 * VOCABULARY);
         tsr_generator *generator = generator_of((place)where, 1, false, 0, 0);
         add_text(generator, 0, count, 0, NULL);
-        while (count < 30 || generator->drafts->of[0].next == 0) { /* drafts are in the cache */
+        while (count < 16 || generator->drafts->of[0].next == 0) { /* drafts are in the cache */
             tsr_generated some[SEQUENCES];
             int given;
             draft_always(generator);

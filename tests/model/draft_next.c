@@ -10,7 +10,7 @@
 #include "parallel/spmd.h"
 
 enum {
-    SEQUENCES = 6,
+    SEQUENCES = 4,
     VOCABULARY = 96,
     CONTEXT = 256,
     SEED = 3,
@@ -303,7 +303,7 @@ static int reference(int begin, int count, const int32_t *ids, int32_t *drafts)
     return certain;
 }
 
-/* Generates a text of `prompt` tokens and 24 more, of which the layer knows those from `begin` on,
+/* Generates a text of `prompt` tokens and 10 more, of which the layer knows those from `begin` on,
  * and compares all drafts with the reference. Returns how many were compared. */
 static int compare_drafts(tsr_generator *generator, int begin, int prompt)
 {
@@ -311,7 +311,7 @@ static int compare_drafts(tsr_generator *generator, int begin, int prompt)
     int32_t want[DRAFTS];
     int64_t seen = 0;
     int compared = 0, count;
-    add_text(generator, 0, prompt, 24, NULL);
+    add_text(generator, 0, prompt, 10, NULL);
     do {
         draft_always(generator, true);
         const int64_t length = generator->sequences[0].length;
@@ -338,7 +338,7 @@ CASE(next_drafts, "draft: a model's own layer predicts what double precision doe
     int compared = 0, found = 0;
     open_joined();
     read_weights();
-    for (int prompt = 1; prompt < 70; prompt += 23) { /* 1, 24 and 47 tokens */
+    for (int prompt = 1; prompt < 40; prompt += 23) { /* 1 and 24 tokens */
         tsr_generator *generator = generator_of(true, false, 0, 0);
         compared += compare_drafts(generator, 0, prompt);
         tsr_generator_destroy(&generator);
@@ -352,7 +352,7 @@ CASE(next_drafts, "draft: a model's own layer predicts what double precision doe
               i, generator->drafts->found_tokens);
     }
     tsr_generator_destroy(&generator);
-    CHECK(compared > 30 && found > 20, "only %d and %d drafts", compared, found);
+    CHECK(compared > 10 && found > 15, "only %d and %d drafts", compared, found);
     tsr_model_close(&model);
 }
 
@@ -371,13 +371,13 @@ CASE(next_exact, "draft: texts are the same with drafts of a model's own layer")
         tsr_sampling_params sampling = samplings[p];
         sampling.struct_size = sizeof sampling;
         for (int drafts = 0; drafts < 2; drafts++) {
-            tsr_generator *generator = generator_of(drafts, false, waits ? 64 : 0, waits ? 512 : 0);
+            tsr_generator *generator = generator_of(drafts, false, waits ? 64 : 0, waits ? 384 : 0);
             for (int s = 0; s < SEQUENCES; s++)
-                add_text(generator, s, waits ? 136 + s : 1 + 9 * s, p == 1 ? 100 : 50, &sampling);
-            finish(generator, p == 1 ? 45 : 0, drafts ? &got : &want);
+                add_text(generator, s, waits ? 136 + s : 1 + 9 * s, p == 1 ? 65 : 20, &sampling);
+            finish(generator, p == 1 ? 36 : 0, drafts ? &got : &want);
         }
         compare(&got, &want, waits ? "waits" : p == 1 ? "drawn" : "greedy");
-        CHECK(got.stats.accepted_tokens > (waits ? 10 : got.stats.drafted_tokens / 16) &&
+        CHECK(got.stats.accepted_tokens > (waits ? 2 : got.stats.drafted_tokens / 16) &&
                   got.stats.drafted_passes > 10,
               "%d: %" PRIu64 " of %" PRIu64 " drafts were right in %" PRIu64 " passes", p,
               got.stats.accepted_tokens, got.stats.drafted_tokens, got.stats.drafted_passes);
@@ -388,9 +388,9 @@ CASE(next_exact, "draft: texts are the same with drafts of a model's own layer")
     /* By rejection sampling, other tokens, of which more are right. */
     tsr_generator *generator = generator_of(true, true, 0, 0);
     for (int s = 0; s < SEQUENCES; s++)
-        add_text(generator, s, 1 + 9 * s, 50, tsr_sampling_params(.temperature = 1, .seed = 4));
+        add_text(generator, s, 1 + 9 * s, 20, tsr_sampling_params(.temperature = 1, .seed = 4));
     finish(generator, 0, &got);
-    CHECK(got.stats.accepted_tokens > got.stats.drafted_tokens / 16 && got.count[0] == 50,
+    CHECK(got.stats.accepted_tokens > got.stats.drafted_tokens / 16 && got.count[0] == 20,
           "%" PRIu64 " of %" PRIu64 " drafts were right", got.stats.accepted_tokens,
           got.stats.drafted_tokens);
     tsr_model_close(&model);
