@@ -267,10 +267,11 @@ START_TEST(the_first_rank_is_needed)
     char text[16384];
     server s = server_start("launch -n 3 --keep-going --no-prefix -- " TEST_TOOL " " SERVE
                             "--draft " MODEL);
+    const pid_t victim = find_rank(&s, "RANK=2");
     const int client = server_ask(&s, "POST", "/v1/completions", "", STREAM);
     server_await(&s, "generated_tokens_total", 20);
     const double accepted = server_metric(&s, "draft_tokens_accepted_total");
-    ck_assert_int_eq(kill(find_rank(&s, "RANK=2"), SIGKILL), 0);
+    ck_assert_int_eq(kill(victim, SIGKILL), 0);
     char *text_of_all = hear_text(client);
     server_await(&s, "ranks_lost_total", 1);
     ck_assert_double_gt(server_metric(&s, "draft_tokens_accepted_total"), accepted);

@@ -276,6 +276,27 @@ CASE(drafts_off, "draft: texts of a temperature while there are no drafts")
     close_models();
 }
 
+CASE(drafts_short, "draft: kernels of drafts are not built for the shortest texts")
+{
+    tsr_generator *generator = NULL;
+    open_models();
+    OK(tsr_generator_create(tsr_generator_params(.model = model, .draft = TSR_DRAFT_NGRAM),
+                            &generator));
+    for (int most = 7; most <= 8; most++) {
+        tsr_generated some[SEQUENCES];
+        int count;
+        add_text(generator, 0, 40, most, NULL);
+        do {
+            draft_always(generator);
+            OK(step_tokens(generator, some, &count));
+        } while (some[0].finish == TSR_FINISH_NONE);
+        OK(tsr_generator_remove(generator, 0));
+        CHECK(generator->warm == (most == 8), "%d tokens: %d", most, generator->warm);
+    }
+    tsr_generator_destroy(&generator);
+    close_models();
+}
+
 CASE(drafts_continued, "draft: interrupted and continued texts with a model's drafts")
 {
     tsr_generated some[SEQUENCES];
@@ -340,7 +361,7 @@ CASE(drafts_states, "draft: a draft_model with states, and an interrupt that tak
     static const int32_t more[] = {7, 8, 9};
     with_states = true;
     open_models();
-    compare_scheduled(6);
+    compare_scheduled(9);
     for (int where = ON_ONE; where <= (ranks > 1 ? DIVIDED : ON_ONE); where++) {
         int32_t tokens[CONTEXT], fresh[CONTEXT];
         int count = 9, again = 0, sequence;

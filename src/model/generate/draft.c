@@ -334,7 +334,8 @@ bool tsr__drafts_are_quiet(tsr_generator *g)
 {
     if (!g->drafts)
         return true;
-    bool quiet = g->drafts->length == 0 && g->drafts->quiet++ < QUIET_STEPS;
+    /* A step that builds kernels needs all logits, because it computes others meanwhile. */
+    bool quiet = g->warm && g->drafts->length == 0 && g->drafts->quiet++ < QUIET_STEPS;
     for (int i = 0; quiet && i < g->count; i++)
         quiet = g->drafts->of[i].next == 0;
     return quiet;
@@ -344,7 +345,7 @@ bool tsr__drafts_are_on(const tsr_generator *g, int count, const int *numbers)
 {
     if (!g->drafts)
         return false;
-    bool on = g->drafts->length > 0;
+    bool on = g->warm && g->drafts->length > 0;
     for (int i = 0; i < count; i++)
         on = on || g->drafts->of[numbers[i]].next > 0;
     return on;

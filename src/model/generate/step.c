@@ -17,6 +17,8 @@
 #define USUAL_PARTS 32
 #define MAX_PARTS (PARTS_FOR_STAGE * TSR_MODEL_MAX_LAYERS)
 #define LEAST_PART 64 /* the fewest tokens of a part */
+/* There are no drafts before a sequence that may get so many tokens. */
+#define LEAST_WITH_DRAFTS 8
 
 /* Passes ------------------------------------------------------------------------------------- */
 
@@ -281,6 +283,16 @@ static tsr_status decode_drafts(tsr_generator *g, int count, const int *numbers)
     return TSR_OK;
 }
 
+/* Returns the first of these sequences that may get so many more tokens that kernels of drafts are
+ * worth building; −1: none. */
+static int find_long(const tsr_generator *g, int count, const int *numbers)
+{
+    for (int i = 0; i < count; i++)
+        if (g->sequences[numbers[i]].limit - g->sequences[numbers[i]].length >= LEAST_WITH_DRAFTS)
+            return numbers[i];
+    return -1;
+}
+
 /* Builds the kernels of passes with drafts, so that it does not take place while tokens are being
  * generated. The sequence's prompt has been computed, because longer texts need other kernels. It
  * is as before afterwards. */
@@ -400,7 +412,7 @@ static tsr_status decode(tsr_generator *g, int count, const int *numbers)
 /* Returns how many drafts the next pass has, as rank 0 of the last stage says; on the others 0. */
 static int32_t own_wish(const tsr_generator *g)
 {
-    return tsr__model_chooses(g->model) ? tsr__drafts_wish(g) : 0;
+    return g->warm && tsr__model_chooses(g->model) ? tsr__drafts_wish(g) : 0;
 }
 
 /* Replaces votes[0 … count + 1 + more] by the largest of all ranks, and sets *interrupted to
@@ -665,7 +677,6 @@ static void measure(tsr_generator *g, uint64_t choosing_ns, bool prompts)
 {
     if (g->drafts)
         tsr__drafts_measure(g, g->step_tokens, g->step_ns + (prompts ? 0 : choosing_ns));
-    g->step_tokens = 0;
 }
 
 /* Makes a step with sequences that have not ended: all[running]. */
@@ -684,12 +695,16 @@ static tsr_status step(tsr_generator *g, int running, const int *all, int prompt
     } else {
         TSR__TRY(compute_all(g, prompts, first, steps, next, &interrupted));
     }
-    if (!g->warm && given > 0 && !interrupted)
-        TSR__TRY(warm_up(g, numbers[0]));
+    const bool counts = g->warm || g->step_tokens == 0;
+    const int first_long = interrupted ? -1 : find_long(g, given, numbers);
+    if (!g->warm && first_long >= 0)
+        TSR__TRY(warm_up(g, first_long));
     const uint64_t start = tsr__now_ns();
     if (!interrupted)
         TSR__TRY(choose_all(g, given, numbers, &interrupted));
-    measure(g, tsr__now_ns() - start, g->stats.prompt_tokens > computed);
+    if (counts)
+        measure(g, tsr__now_ns() - start, g->stats.prompt_tokens > computed);
+    g->step_tokens = 0;
     if (interrupted)
         interrupt_all(g, running, all, g->generated);
     g->generated_count = interrupted ? running : given;
