@@ -245,6 +245,26 @@ CASE(drafts_collectives, "draft: one set of collectives for each pass")
     close_models();
 }
 
+/* Texts that are too short for drafts do not build their kernels. */
+static void check_short(void)
+{
+    tsr_generator *generator = NULL;
+    OK(tsr_generator_create(tsr_generator_params(.model = model, .draft = TSR_DRAFT_NGRAM),
+                            &generator));
+    for (int most = 7; most <= 8; most++) {
+        tsr_generated some[SEQUENCES];
+        int count;
+        add_text(generator, 0, 40, most, NULL);
+        do {
+            draft_always(generator);
+            OK(step_tokens(generator, some, &count));
+        } while (some[0].finish == TSR_FINISH_NONE);
+        OK(tsr_generator_remove(generator, 0));
+        CHECK(generator->warm == (most == 8), "%d tokens: %d", most, generator->warm);
+    }
+    tsr_generator_destroy(&generator);
+}
+
 /* Ranks then exchange sums of weights, and one rank alone knows the token. */
 CASE(drafts_off, "draft: texts of a temperature while there are no drafts")
 {
@@ -273,27 +293,7 @@ CASE(drafts_off, "draft: texts of a temperature while there are no drafts")
     compare(&got, &want, "off");
     CHECK(got.stats.drafted_passes <= 1 && got.count[0] == 100, "%" PRIu64 " passes with drafts",
           got.stats.drafted_passes);
-    close_models();
-}
-
-CASE(drafts_short, "draft: kernels of drafts are not built for the shortest texts")
-{
-    tsr_generator *generator = NULL;
-    open_models();
-    OK(tsr_generator_create(tsr_generator_params(.model = model, .draft = TSR_DRAFT_NGRAM),
-                            &generator));
-    for (int most = 7; most <= 8; most++) {
-        tsr_generated some[SEQUENCES];
-        int count;
-        add_text(generator, 0, 40, most, NULL);
-        do {
-            draft_always(generator);
-            OK(step_tokens(generator, some, &count));
-        } while (some[0].finish == TSR_FINISH_NONE);
-        OK(tsr_generator_remove(generator, 0));
-        CHECK(generator->warm == (most == 8), "%d tokens: %d", most, generator->warm);
-    }
-    tsr_generator_destroy(&generator);
+    check_short();
     close_models();
 }
 
@@ -361,7 +361,8 @@ CASE(drafts_states, "draft: a draft_model with states, and an interrupt that tak
     static const int32_t more[] = {7, 8, 9};
     with_states = true;
     open_models();
-    compare_scheduled(9);
+    if (ranks == 1)
+        compare_scheduled(9);
     for (int where = ON_ONE; where <= (ranks > 1 ? DIVIDED : ON_ONE); where++) {
         int32_t tokens[CONTEXT], fresh[CONTEXT];
         int count = 9, again = 0, sequence;
