@@ -1,5 +1,6 @@
 /* Sequences that the ranks of a context group divide: self-attention gives each rank its part of
  * what an undivided layer gives, and the ranks' gradients add up to that layer's. */
+#include "parallel/internal.h"
 #include "parallel/spmd.h"
 
 enum { ROWS = 2, SIZE = 24 };
@@ -150,6 +151,9 @@ CASE(context_attention, "context: attention of divided sequences is that of whol
     const tsr_rope_params *rope = tsr_rope_params(.rotary_dim = 8);
     compare(tsr_self_attention_params(.heads = 4, .kv_heads = 2, .head_dim = 8, .rope = rope),
             false, 13, false);
+    /* only the first rank has a token */
+    compare(tsr_self_attention_params(.heads = 4, .kv_heads = 2, .head_dim = 8, .rope = rope),
+            false, 1, false);
     compare(tsr_self_attention_params(.heads = 4, .kv_heads = 2, .head_dim = 8, .rope = rope), true,
             13, true);
     compare(tsr_self_attention_params(.heads = 4, .kv_heads = 2, .head_dim = 8, .rope = rope,
@@ -163,10 +167,40 @@ CASE(context_delta_net, "context: delta nets of divided sequences are those of w
     compare(NULL, false, 70, true);
 }
 
-/* Keys and values of more than a megabyte are gathered by groups of heads. */
+/* Keys and values of more than half a megabyte are gathered by groups of heads. */
 CASE(context_groups, "context: heads are gathered by groups")
 {
-    compare(tsr_self_attention_params(.heads = 4, .head_dim = 64, .sinks = true), false, 512, true);
+    compare(tsr_self_attention_params(.heads = 8, .head_dim = 8, .sinks = true), false, 520, true);
+}
+
+/* The other ranks wait for a group that advances in pieces, and only then take part. */
+CASE(context_waits, "context: other groups advance while the ranks agree on a division")
+{
+    const int64_t elements = 1 << 18;
+    tsr_group *alone = NULL;
+    tsr_layer *layer = NULL;
+    tsr_request *request = NULL;
+    tsr_tensor *y = NULL, *sum = tensor_new(TSR_F32, 1, &elements);
+    OK(tsr_group_create(NULL, queue, NULL, &alone));
+    OK(tsr_self_attention_create(tsr_self_attention_params(.group = alone, .size = SIZE, .heads = 3,
+                                                           .causal = true, .context_group = group),
+                                 &layer));
+    tsr_tensor *x = tensor_new(TSR_F32, 3, (int64_t[]){1, 2, SIZE});
+    OK(tsr_fill(queue, x, 1));
+    OK(tsr_fill(queue, sum, 1));
+    OK(tsr_group_all_reduce(staged, sum, TSR_OP_SUM, NULL, &request));
+    if (my_rank > 0)
+        OK(tsr_request_wait(&request));
+    OK(tsr_layer_forward(layer, x, NULL, &y));
+    OK(tsr_request_wait(&request));
+    double *values = values_of(sum);
+    CHECK(values[elements - 1] == ranks, "the sum is %g", values[elements - 1]);
+    free(values);
+    tsr_tensor *all[] = {x, y, sum};
+    for (int i = 0; i < 3; i++)
+        tsr_tensor_destroy(&all[i]);
+    tsr_layer_destroy(&layer);
+    tsr_group_destroy(&alone);
 }
 
 CASE(context_mistakes, "context: mistakes")
@@ -203,7 +237,36 @@ CASE(context_mistakes, "context: mistakes")
     tsr_tensor *x = tensor_new(TSR_F32, 3, (int64_t[]){1 + (my_rank == 1), 3, SIZE});
     FAILS(tsr_layer_forward(layer, x, NULL, &y), TSR_ERR_INVALID,
           "context group: rank 1 has 2 rows, but rank 0 has 1");
-    tsr_tensor_destroy(&x);
     tsr_layer_destroy(&layer);
+    OK(tsr_block_create(
+        tsr_block_params(.group = alone, .size = SIZE, .sequence = true,
+                         .attention = tsr_self_attention_params(.heads = 2, .causal = true,
+                                                                .context_group = group),
+                         .mlp = mlp),
+        &layer));
+    FAILS(tsr_block_set_dropout(layer, 0.5F, tsr_random_params(.seed = 1)), TSR_ERR_UNSUPPORTED,
+          "block: dropout with sequence and a context_group is not supported");
+    tsr_layer_destroy(&layer);
+    OK(tsr_delta_net_create(tsr_delta_net_params(.group = alone, .size = SIZE, .key_heads = 2,
+                                                 .heads = 2, .key_dim = 4, .value_dim = 4,
+                                                 .context_group = group),
+                            &layer));
+    tsr__documents packed = {.starts = x};
+    tsr__layer_set_documents(layer, &packed);
+    FAILS(tsr_layer_forward(layer, x, NULL, &y), TSR_ERR_UNSUPPORTED,
+          "delta_net: packed rows with a context_group are not supported");
+    tsr_layer_destroy(&layer);
+    tsr_stream *other = NULL;
+    tsr_group *elsewhere = NULL;
+    OK(tsr_stream_create(gpu, &other));
+    OK(tsr_group_create(NULL, other, NULL, &elsewhere));
+    FAILS(tsr_self_attention_create(tsr_self_attention_params(.group = elsewhere, .size = SIZE,
+                                                              .heads = 2, .causal = true,
+                                                              .context_group = group),
+                                    &layer),
+          TSR_ERR_INVALID, "self_attention: context_group has another stream than group");
+    tsr_group_destroy(&elsewhere);
+    tsr_stream_destroy(&other);
+    tsr_tensor_destroy(&x);
     tsr_group_destroy(&alone);
 }
