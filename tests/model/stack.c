@@ -223,6 +223,7 @@ static void check_other_files(tsr_stack *stack, const char *path)
     layer.heads *= 2;
     layer.kv_heads *= 2;
     layer.head_dim /= 2;
+    layer.value_dim /= 2;
     layer.rope = NULL;
     OK(tsr_model_file_open_weights(path, &config, &other));
     FAILS(tsr_stack_load(stack, other), TSR_ERR_INVALID, text);
@@ -258,9 +259,9 @@ CASE(stack_refused, "stack: mistakes")
     tsr_model_layer kind = *config->kinds[0];
     tsr_model_config untrained = *config;
     kind.shared_keys = true;
-    untrained.kinds = (const tsr_model_layer *const[]){&kind};
-    untrained.kind_count = 1;
-    untrained.layer_kinds = NULL;
+    untrained.kinds = (const tsr_model_layer *const[]){config->kinds[0], &kind};
+    untrained.kind_count = 2;
+    untrained.layer_kinds = (const uint16_t[]){0, 1};
     FAILS(tsr_stack_create(tsr_stack_params(.config = &untrained, .group = group), &stack),
           TSR_ERR_UNSUPPORTED,
           "stack: models of architecture llama cannot be trained: there is no backward pass of "
