@@ -5,14 +5,14 @@
 #     second   a second rank 5 to 250 ms after the first
 #     two      two ranks at once
 #     all      all ranks at once
-# Without KIND, a short run of each. KILLS is how often this happens, with GAP seconds in between, or GAP to 2 GAP (2).
+# Without KIND, a short run of each. KILLS is how often this happens, with GAP seconds in between, or GAP to 2 GAP (1).
 # TEST_KEEP=FOLDER keeps the output there. STEPS is the number of steps of the training, which should last longer than the kills.
 set -u
 tessera=$1
 gpt=$2
 kind=${3:-}
 kills=${4:-2}
-gap=${5:-2}
+gap=${5:-1}
 if [ -n "${TEST_KEEP-}" ]; then
     folder=$TEST_KEEP
     mkdir -p "$folder"
@@ -130,7 +130,7 @@ try() { # KIND KILLS STEPS
         "$(($(date +%s) - start)) s"
 }
 
-steps=${STEPS:-400}
+steps=${STEPS:-250}
 train undisturbed "$steps" || fail "the undisturbed training has failed"
 if [ -n "$kind" ]; then
     try "$kind" "$kills" "$steps"
