@@ -552,12 +552,17 @@ static tsr_status run_rows_grad(tsr__delta_net *net, tsr__temps *temps, const ts
     return rule_backward(&b, dheads);
 }
 
-/* Parameters of a rank without heads have no elements; their gradients are empty too. */
-static tsr_status need_empty_grads(tsr__delta_net *net)
+/* Sets gradients to which nothing has been added to 0: those of a rank without heads, which have no
+ * elements, or of a context rank without tokens. */
+static tsr_status clear_unwritten_grads(tsr__delta_net *net)
 {
     for (int i = TSR__DELTA_NET_CONV; i <= TSR__DELTA_NET_DT_BIAS; i++) {
+        tsr__layer_parameter *parameter = net->base.parameter[i];
+        if (!parameter->grad_empty)
+            continue;
         TSR__TRY(tsr__parameter_need_grad(&net->base, i));
-        net->base.parameter[i]->grad_empty = false;
+        TSR__TRY(tsr_fill(net->base.stream, parameter->seen.grad, 0));
+        parameter->grad_empty = false;
     }
     return TSR_OK;
 }
@@ -581,15 +586,14 @@ static tsr_status heads_backward(tsr__delta_net *net, tsr__temps *temps,
         TSR__TRY(tsr__temp_by_rows(temps, *dprojected, &drows));
         TSR__TRY(split_projections(net, temps, rows, &b.in));
         TSR__TRY(split_projections(net, temps, drows, &b.d));
-    } else if (b.trains) {
-        TSR__TRY(need_empty_grads(net));
     }
     TSR__TRY(finish_backward(&b, dgated, &dheads));
-    if (net->heads == 0)
-        return TSR_OK;
-    return saved->context ? tsr__context_delta_run_grad(net, saved->context, temps, run_rows_grad,
-                                                        rows, saved->before, dheads, drows)
-                          : rule_backward(&b, dheads);
+    if (net->heads > 0)
+        TSR__TRY(saved->context
+                     ? tsr__context_delta_run_grad(net, saved->context, temps, run_rows_grad, rows,
+                                                   saved->before, dheads, drows)
+                     : rule_backward(&b, dheads));
+    return b.trains ? clear_unwritten_grads(net) : TSR_OK;
 }
 
 static tsr_status delta_backward_pass(tsr_layer *layer, const tsr_layer_saved *saved,
