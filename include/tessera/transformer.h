@@ -60,8 +60,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_norm_create(const tsr_norm_params *params, 
  *    q = q · (1 + temperature · log(1 + ⌊position / temperature_length⌋)), if `temperature` is set
  *    v = tsr_norm (RMS, without a weight) of each head, if `value_norm` is set
  *    y = tsr_attention(q, k, v); with "sinks" [heads], one for each query head, if `sinks` is set
- *    y = y · σ(gate), with gate = x · wᵀ + bias, "gate" [heads · value_dim], if `output_gate` is
- * set y = y · "o.weight"ᵀ + "o.bias"
+ *    y = y · σ(gate), with gate = x · wᵀ + bias, "gate" [heads · value_dim], if `output_gate`
+ *           is set
+ *    y = y · "o.weight"ᵀ + "o.bias"
  *
  * x and y are [.., tokens, size]. q, k, v and gate are computed in one column-parallel product,
  * which gives each rank complete heads. The output product is row-parallel. A forward pass needs
@@ -132,7 +133,7 @@ typedef struct tsr_self_attention_params {
      * same heads on this rank. */
     bool shared_keys;
     /* the head_dim of values, and of the heads' results and gates; 0: head_dim. Another one does
-     * not go with keys_as_values. */
+     * not go with keys_as_values, nor with a context_group of several ranks. */
     int64_t value_dim;
     /* The ranks of this group divide the tokens of each row, see below; `causal` must be set. Its
      * stream is that of `group`. NULL, or a group of one rank: they are not divided. Passes with a
@@ -154,15 +155,16 @@ TSR_API TSR_NODISCARD tsr_status tsr_self_attention_create(const tsr_self_attent
  * different numbers of tokens, also none; those of a pass are told in one small exchange. Rotary
  * positions, windows and documents are those of the undivided sequence.
  *
- * All layers but attention and delta nets compute each token by itself. Delta nets compute the
- * chunks in the order of the sequence, and broadcast the states between them. Attention gathers
- * keys and values of all tokens, a few heads at a time, while the heads before are computed, and a
- * backward pass gathers them again and sums their gradients over the ranks. For t tokens in all, k
- * kv heads of this rank and e bytes of an element, a forward pass receives at most 2 · t · k ·
- * head_dim · e bytes, and a backward pass as many and sends 8 · t · k · head_dim bytes of
- * gradients. Attention of a query is computed by one call of tsr_attention over the keys in the
- * order of the sequence: results are those of an undivided sequence, up to the shapes that kernels
- * are chosen by. The gradients of keys and values are added in the order of ranks.
+ * Only self-attention and delta nets combine the tokens of a divided row: rows of latent attention
+ * and of short convolutions cannot be divided. Delta nets compute the chunks in the order of the
+ * sequence, and broadcast the states between them. Attention gathers keys and values of all tokens,
+ * a few heads at a time, while the heads before are computed, and a backward pass gathers them
+ * again and sums their gradients over the ranks. For t tokens in all, k kv heads of this rank and e
+ * bytes of an element, a forward pass receives at most 2 · t · k · head_dim · e bytes, and a
+ * backward pass as many and sends 8 · t · k · head_dim bytes of gradients. Attention of a query is
+ * computed by one call of tsr_attention over the keys in the order of the sequence: results are
+ * those of an undivided sequence, up to the shapes that kernels are chosen by. The gradients of
+ * keys and values are added in the order of ranks.
  *
  * Each rank computes the gradients of parameters through its own tokens, as a data-parallel rank
  * does: sum them over the context group, too, most simply by sharding over the ranks of both. */
@@ -313,7 +315,8 @@ TSR_API TSR_NODISCARD tsr_status tsr_short_conv_create(const tsr_short_conv_para
  * k_b[h]ᵀ is multiplied with latents, and the result with v_b[h]. Without a cache, keys and values
  * of all heads are computed; and with one, too, for more than 16 tokens of a sequence, if that
  * takes fewer multiplications: of a whole prompt, or of a part of it that is not too short for the
- * tokens before it. They need at most 2^25 numbers at a time, or those of one head. Source: DeepSeek-AI, "DeepSeek-V2" (2024). */
+ * tokens before it. They need at most 2^25 numbers at a time, or those of one head. Source:
+ * DeepSeek-AI, "DeepSeek-V2" (2024). */
 
 /* Fields that tsr_self_attention_params has as well, and that have no comment here, are as there.
  */

@@ -141,6 +141,13 @@ tsr_status tsr__context_agree(tsr_group *group, int64_t rows, int64_t tokens,
     return TSR_OK;
 }
 
+tsr_status tsr__context_check(const tsr_layer *layer, const tsr_group *group)
+{
+    TSR__REQUIRE(tsr_group_size(group) == 1 || tsr_group_stream(group) == layer->stream,
+                 "%s: context_group has another stream than group", layer->who);
+    return TSR_OK;
+}
+
 tsr_status tsr__context_find(tsr_group *group, const tsr__documents *documents, const tsr_layout *x,
                              tsr__context **kept, tsr__context **out)
 {

@@ -27,9 +27,11 @@ struct tsr__context {
  * order of ranks, and the others from the back, in the opposite order. */
 void tsr__context_chunks(int ranks, const int64_t *sizes, int rank, tsr_shard_range out[2]);
 
-/* context.c: finds out how the ranks of a context group divide the rows of x, [.., tokens,
- * features], of a layer's pass: as the documents say, or as the ranks agree, which *kept keeps;
- * NULL: they do not divide them. */
+/* context.c: refuses a context group, which may be NULL, whose stream is not that of the layer. */
+tsr_status tsr__context_check(const tsr_layer *layer, const tsr_group *group) TSR_NODISCARD;
+/* Finds out how the ranks of a context group divide the rows of x, [.., tokens, features], of a
+ * layer's pass: as the documents say, or as the ranks agree, which *kept keeps; NULL: they do not
+ * divide them. */
 tsr_status tsr__context_find(tsr_group *group, const tsr__documents *documents, const tsr_layout *x,
                              tsr__context **kept, tsr__context **out) TSR_NODISCARD;
 /* Returns the tokens of one of a rank's two chunks. */

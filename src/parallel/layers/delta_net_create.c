@@ -6,6 +6,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/struct_size.h"
+#include "parallel/layers/context.h"
 #include "parallel/layers/linear.h"
 #include "parallel/layers/norm_layer.h"
 #include "tessera/recurrent.h"
@@ -55,6 +56,7 @@ static tsr_status check_delta_params(const tsr_layer *layer, delta_plan *p)
     TSR__REQUIRE(p->partition.align <= TSR_MAX_HEADS,
                  "%s: partition.align is %llu; at most %d key heads are possible", layer->who,
                  (unsigned long long)p->partition.align, TSR_MAX_HEADS);
+    TSR__TRY(tsr__context_check(layer, params->context_group));
     TSR__TRY(tsr__layer_init(layer, "init", params->init, &p->init));
     TSR__TRY(tsr__layer_init(layer, "output_init", params->output_init, &p->output_init));
     TSR__TRY(tsr__layer_dtype(layer, "grad_dtype", params->grad_dtype, &p->grad_dtype));

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/checked.h"
 #include "base/struct_size.h"
+#include "parallel/layers/context.h"
 #include "parallel/layers/linear.h"
 #include "parallel/layers/norm_layer.h"
 
@@ -92,9 +93,7 @@ static tsr_status check_attention_params(const tsr_layer *layer, head_plan *p)
                  "%s: output_gate does not go with keys_as_values or shared_keys", layer->who);
     TSR__REQUIRE(tsr_group_size(params->context_group) == 1 || params->causal,
                  "%s: context_group goes with causal attention", layer->who);
-    TSR__REQUIRE(tsr_group_size(params->context_group) == 1 ||
-                     tsr_group_stream(params->context_group) == layer->stream,
-                 "%s: context_group has another stream than group", layer->who);
+    TSR__TRY(tsr__context_check(layer, params->context_group));
     TSR__REQUIRE(tsr_group_size(params->context_group) == 1 ||
                      params->value_dim == params->head_dim,
                  "%s: value_dim is %lld and head_dim %lld; with a context_group they must be equal",
