@@ -158,12 +158,14 @@ CASE(context_attention, "context: attention of divided sequences is that of whol
             13, true);
     compare(tsr_self_attention_params(.heads = 4, .kv_heads = 2, .head_dim = 8, .rope = rope,
                                       .qk_norm = TSR_QK_NORM_HEADS, .window = 6, .softcap = 3,
-                                      .sinks = true, .temperature = 0.5F, .temperature_length = 4),
+                                      .sinks = true, .temperature = 0.5F, .temperature_length = 4,
+                                      .keys_as_values = true, .value_norm = true),
             false, 17, true);
 }
 
 CASE(context_delta_net, "context: delta nets of divided sequences are those of whole ones")
 {
+    compare(NULL, false, 1, false); /* only the first rank has a token */
     compare(NULL, false, 70, true);
 }
 
@@ -227,6 +229,13 @@ CASE(context_mistakes, "context: mistakes")
                                                               .heads = 2, .context_group = group),
                                     &layer),
           TSR_ERR_INVALID, "self_attention: context_group goes with causal attention");
+    FAILS(
+        tsr_self_attention_create(tsr_self_attention_params(.group = alone, .size = SIZE,
+                                                            .heads = 2, .value_dim = 4,
+                                                            .causal = true, .context_group = group),
+                                  &layer),
+        TSR_ERR_INVALID,
+        "self_attention: value_dim is 4 and head_dim 12; with a context_group they must be equal");
     const tsr_mlp_params *mlp = tsr_mlp_params(.hidden_size = 8);
     OK(tsr_block_create(
         tsr_block_params(.group = alone, .size = SIZE,
@@ -265,6 +274,11 @@ CASE(context_mistakes, "context: mistakes")
                                                               .context_group = group),
                                     &layer),
           TSR_ERR_INVALID, "self_attention: context_group has another stream than group");
+    FAILS(tsr_delta_net_create(tsr_delta_net_params(.group = elsewhere, .size = SIZE,
+                                                    .key_heads = 2, .heads = 2, .key_dim = 4,
+                                                    .value_dim = 4, .context_group = group),
+                               &layer),
+          TSR_ERR_INVALID, "delta_net: context_group has another stream than group");
     tsr_group_destroy(&elsewhere);
     tsr_stream_destroy(&other);
     tsr_tensor_destroy(&x);
