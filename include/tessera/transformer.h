@@ -152,8 +152,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_self_attention_create(const tsr_self_attent
  * rank cannot hold. A rank that has n tokens of a row has ⌈n / 2⌉ from the front of the sequence,
  * in the order of ranks, and then ⌊n / 2⌋ from the back, in the opposite order, so that a causal
  * token's work is on average the same on all ranks. x and y have these tokens only. Ranks may have
- * different numbers of tokens, also none; those of a pass are told in one small exchange. Rotary
- * positions, windows and documents are those of the undivided sequence.
+ * different numbers of tokens, also none; those of a pass are told in one small exchange. They must
+ * have the same heads of each layer. Rotary positions, windows and documents are those of the
+ * undivided sequence.
  *
  * Only self-attention and delta nets combine the tokens of a divided row: rows of latent attention
  * and of short convolutions cannot be divided. Delta nets compute the chunks in the order of the
