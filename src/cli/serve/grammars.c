@@ -219,8 +219,10 @@ static void compile_announced(serve_work *work)
 {
     announcement *a = (announcement *)work;
     serve_grammar *g = NULL;
-    /* The rank that has got the request refuses it if the grammar is wrong. */
-    if (get(a->server, a->text.data, a->text.size, true, &g) == TSR_OK)
+    /* Only the rank that chooses tokens needs masks: rank 0, or one of the last stage. The rank
+     * that has got the request refuses it if the grammar is wrong. */
+    const bool masks = inference_chosen.stages.count > 1;
+    if (get(a->server, a->text.data, a->text.size, masks, &g) == TSR_OK)
         serve_grammar_leave(g);
     cli_text_free(&a->text);
     free(a);
