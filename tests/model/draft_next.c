@@ -2,6 +2,7 @@
  * in double precision, texts are those without drafts, and memory is that of the plan. */
 #include <inttypes.h>
 
+#include "base/fault.h"
 #include "model/file.h"
 #include "model/generate/draft.h"
 #include "model/model.h"
@@ -395,6 +396,53 @@ CASE(next_exact, "draft: texts are the same with drafts of a model's own layer")
     CHECK(got.stats.accepted_tokens > got.stats.drafted_tokens / 16 && got.count[0] == 20,
           "%" PRIu64 " of %" PRIu64 " drafts were right", got.stats.accepted_tokens,
           got.stats.drafted_tokens);
+    tsr_model_close(&model);
+}
+
+/* Generates a text, of which a piece is kept, while the nth allocation or Vulkan call fails. A step
+ * that fails has not given tokens; after the sequence has been removed, the next text is the same
+ * as without failures. Returns whether the event was reached. */
+static bool fails_at(tsr_generator *generator, tsr__fault_kind kind, uint64_t nth,
+                     const texts *want)
+{
+    tsr_generated some[SEQUENCES];
+    int count = 0, given = 0;
+    add_text(generator, 0, 70, want->count[0], NULL);
+    tsr__fault_arm(kind, nth, -1 /* VK_ERROR_OUT_OF_HOST_MEMORY */);
+    while (count < want->count[0]) {
+        draft_always(generator, true);
+        if (step_tokens(generator, some, &given) != TSR_OK)
+            break;
+        for (int i = 0; i < given; i++, count++)
+            CHECK(some[i].token == want->tokens[0][count],
+                  "event %" PRIu64 ": token %d is %d, not %d", nth, count, (int)some[i].token,
+                  (int)want->tokens[0][count]);
+    }
+    const bool reached = tsr__fault_site() != NULL;
+    tsr__fault_disarm();
+    CHECK(reached || count == want->count[0], "%d tokens: %s", count, tsr_last_error());
+    OK(tsr_generator_remove(generator, 0));
+    return reached;
+}
+
+CASE(next_failures, "draft: memory runs out, and the driver fails, with a model's own layer")
+{
+    static texts want;
+    if (ranks > 1) {
+        case_skip("one rank alone shows the same");
+        return;
+    }
+    open_joined();
+    tsr_generator *generator = generator_of(false, false, 64, 0);
+    add_text(generator, 0, 70, 6, NULL);
+    finish(generator, 0, &want);
+    generator = generator_of(true, false, 64, 0);
+    for (uint64_t nth = 0; fails_at(generator, TSR__FAULT_ALLOC, nth, &want); nth += 1 + nth / 8)
+        ;
+    for (uint64_t nth = 0; fails_at(generator, TSR__FAULT_VULKAN, nth, &want); nth += 1 + nth / 8)
+        ;
+    CHECK(generator->drafts->found_tokens > 0, "no piece was found");
+    tsr_generator_destroy(&generator);
     tsr_model_close(&model);
 }
 
