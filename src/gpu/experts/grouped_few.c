@@ -5,13 +5,23 @@
 #include "gpu/device/device.h"
 #include "gpu/quant/dequantize.h"
 
-enum { COLUMNS = 4, MOST_TOKENS = 8 };
+enum { THREADS = 64, VECTOR = 8, COLUMNS = 4, MOST_TOKENS = 8 };
+
+/* The most iterations of an invocation's loops, all together: with weights, a workgroup multiplies
+ * the matrices of all experts that a token chose. */
+static uint64_t iterations(const tsr__grouped *call, uint32_t threads)
+{
+    const uint64_t experts = call->params->weights ? call->pairs.chosen : 1;
+    return experts * (tsr__div_up_u64(call->k, 4 * threads) + 2);
+}
 
 /* Returns the invocations of a workgroup, a power of two. Drivers for processors run a workgroup
- * with barriers faster if it is one vector. */
-static uint32_t threads_on(const tsr_stream *stream)
+ * with barriers faster if it is one vector, but lavapipe ends long loops. */
+static uint32_t threads_on(const tsr_stream *stream, const tsr__grouped *call)
 {
-    return tsr_stream_device(stream)->cpu ? 8 : 64;
+    const tsr_device *device = tsr_stream_device(stream);
+    const bool vector = device->cpu && iterations(call, VECTOR) <= device->traits.most_iterations;
+    return vector ? VECTOR : THREADS;
 }
 
 /* Sets the specialization constants by which a pipeline is tested, and which depend on operands. */
@@ -21,7 +31,7 @@ static void describe(const tsr_stream *stream, const tsr__grouped *call, uint32_
     const bool blocks = tsr_quant_format_of(w) != NULL;
     tsr__quant_describe(blocks ? w : TSR_Q4_0, spec);
     spec += TSR_QUANT_SPECS;
-    spec[0] = threads_on(stream);
+    spec[0] = threads_on(stream, call);
     spec[1] = COLUMNS;
     spec[2] = (uint32_t)call->x.tensor->layout.dtype;
     spec[3] = blocks ? TSR_F32 : (uint32_t)w;
@@ -39,6 +49,8 @@ bool tsr__grouped_few_suits(const tsr_stream *stream, const tsr__grouped *call)
         tsr__dtype_bytes(w->dtype, (uint64_t)w->strides[1]) > UINT32_MAX)
         return false;
     if (up && !tsr__grouped_pairs_up(call))
+        return false;
+    if (iterations(call, THREADS) > tsr_stream_device(stream)->traits.most_iterations)
         return false;
     describe(stream, call, spec);
     return tsr__shader_admitted(tsr_stream_device(stream), TSR__SHADER_MATMUL_GROUPED_FEW, spec,

@@ -35,6 +35,8 @@ static const grouped_case cases[] = {
     {2, 2, 4, 64, 40, TSR_F16, TSR_Q8_0, TSR_F32, .per_pair = true, .weights = true},
     {1, 4, 8, 256, 20, TSR_F32, TSR_Q4_K, TSR_F32, .per_pair = false},
     {1, 4, 8, 32, 20, TSR_F32, TSR_MXFP4, TSR_F32, .gated = 3, .bias = true},
+    /* more steps along k than lavapipe's loops have, if a workgroup has few invocations */
+    {1, 16, 3, 140000, 2, TSR_F32, TSR_F32, TSR_F32, .weights = true},
     {40, 2, 8, 64, 96, TSR_F32, TSR_F32, TSR_F32, .sorted = true},
     {70, 3, 5, 45, 70, TSR_F32, TSR_F16, TSR_F16, .bias = true, .foreign = true},
     {33, 2, 4, 40, 68, TSR_F16, TSR_F32, TSR_F32, .gated = 1, .bias = true, .fused = true,
