@@ -1,7 +1,8 @@
 // Attention of few queries per key, forward: a workgroup computes up to ROWS queries that read one kv head, from one part of the keys. If
 // there are several parts, the last workgroup to finish merges their results, or attention_merge.comp does. An invocation multiplies the
-// queries with one key, or with LANES 4 with a quarter of the columns of four keys, and then adds up four columns of the values of every SLICES-th key. There are few workgroups, and they wait for
-// memory most of the time. Therefore loads are issued AHEAD at a time, and the first values are loaded before the softmax.
+// queries with one key, or with LANES 4 with a quarter of the columns of four keys, and then adds up four columns of the values of every
+// SLICES-th key. There are few workgroups, and they wait for memory most of the time. Therefore loads are issued AHEAD at a time, and the
+// first values are loaded before the softmax.
 //
 // With NEW, the kernel also applies the rotary embedding to the queries, and stores the keys and values of the step's tokens in the cache.
 // No workgroup reads what another one stores: each computes the new keys and values that it needs.

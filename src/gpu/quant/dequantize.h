@@ -8,17 +8,17 @@
 /* Writes the specialization constants that describe a block format to shaders. */
 void tsr__quant_describe(tsr_dtype dtype, uint32_t spec[TSR_QUANT_SPECS]);
 
-/* True for the formats with blocks of 32 elements that matmul_blocks.comp reads. Their blocks of 32
- * elements consist of an f16 scale and then the bits of the elements, which take a multiple of 4
- * bytes. */
+/* True for the formats with blocks of 32 elements that matmul_blocks.comp reads. The blocks consist
+ * of an f16 scale and then the bits of the elements, which take a multiple of 4 bytes. */
 bool tsr__quant_is_scaled_words(tsr_dtype dtype);
 
 /* How matmul_blocks.comp reads a format with blocks of 256 elements. */
 typedef enum tsr__quant_large {
     TSR__QUANT_NOT_LARGE, /* it does not */
-    TSR__QUANT_VECTORS,   /* scales and planes start at multiples of 16 bytes in a block: q4_k, q5_k
-                           */
-    TSR__QUANT_STAGED     /* in shared memory: q6_k */
+    /* in vectors, because scales and planes start at multiples of 16 bytes in a block: q4_k, q5_k
+     */
+    TSR__QUANT_VECTORS,
+    TSR__QUANT_STAGED /* through shared memory: q6_k */
 } tsr__quant_large;
 tsr__quant_large tsr__quant_large_planes(tsr_dtype dtype);
 

@@ -657,6 +657,60 @@ START_TEST(narrows_prompts)
 }
 END_TEST
 
+/* Copies the keys of sequences of 6 and 3 tokens, in pages of four, which two steps have stored.
+ * The second one has one token of the first sequence and three of the other. */
+START_TEST(reads_keys)
+{
+    enum { DIM = 4, PAGE = 4, STEP_KEYS = 8 };
+    static const int64_t heads[] = {1, 2}, lengths[] = {6, 3};
+    tsr_kv_cache *cache;
+    int both[2];
+    GPU_OK(tsr_kv_cache_create(
+        tsr_kv_cache_params(.stream = queue, .layers = 2, .layer_kv_heads = heads, .head_dim = DIM,
+                            .dtype = TSR_F16, .page_tokens = PAGE, .pages = 4, .sequences = 2),
+        &cache));
+    GPU_OK(tsr_kv_cache_add(cache, -1, &both[0]));
+    GPU_OK(tsr_kv_cache_add(cache, -1, &both[1]));
+    tsr_tensor *keys = gpu_new(TSR_F32, 3, (int64_t[]){2, STEP_KEYS, DIM}),
+               *few = gpu_new(TSR_F32, 3, (int64_t[]){2, PAGE, DIM});
+    GPU_FAILS(tsr__kv_cache_read_keys(cache, 0, keys), TSR_ERR_INVALID,
+              "kv_cache_read_keys: no step has begun");
+    const int64_t tokens[2][2] = {{5, 0}, {1, 3}};
+    for (int n = 0; n < 2; n++) {
+        const int64_t most = n == 0 ? 5 : 3, shape[] = {2 - (n == 0), 1, most, DIM};
+        double in[2 * 5 * DIM] = {0};
+        for (int64_t i = 0; i < shape[0]; i++)
+            for (int64_t t = 0; t < tokens[n][i] * DIM; t++)
+                in[i * most * DIM + t] =
+                    (double)(i * 100 + (n == 1 && i == 0 ? 5 : 0) * DIM + t + 1);
+        tsr_tensor *k = gpu_new(TSR_F32, 4, shape);
+        gpu_put(k, in);
+        GPU_OK(tsr_kv_cache_begin(cache, (int)shape[0], both, tokens[n], NULL));
+        GPU_OK(tsr_kv_cache_append(cache, 0, k, k));
+        tsr_tensor_destroy(&k);
+    }
+    tsr_attention_params params = TSR_INIT(tsr_attention_params);
+    ck_assert_int_eq(tsr__kv_cache_step_keys(cache, &params), STEP_KEYS);
+    ck_assert(params.q_lengths && params.kv_lengths);
+    ck_assert_equal(tsr__kv_cache_step_pairs(cache), 6 + 1 + 2 + 3);
+    GPU_FAILS(tsr__kv_cache_read_keys(cache, 1, keys), TSR_ERR_INVALID,
+              "layer 1 has 2 kv heads; 1 is needed");
+    GPU_FAILS(tsr__kv_cache_read_keys(cache, 0, few), TSR_ERR_INVALID,
+              "y is [2,4,4]; [2,8,4] is needed");
+    GPU_FAILS(tsr__kv_cache_read_keys(cache, 0, NULL), TSR_ERR_INVALID, "y is NULL");
+    gpu_poison(keys);
+    GPU_OK(tsr__kv_cache_read_keys(cache, 0, keys));
+    double got[2 * STEP_KEYS * DIM];
+    gpu_get(keys, got);
+    for (int64_t i = 0; i < 2; i++)
+        for (int64_t e = 0; e < lengths[i] * DIM; e++)
+            ck_assert_equal(got[i * STEP_KEYS * DIM + e], (double)(i * 100 + e + 1));
+    tsr_tensor_destroy(&keys);
+    tsr_tensor_destroy(&few);
+    tsr_kv_cache_destroy(&cache);
+}
+END_TEST
+
 /* Refused calls ------------------------------------------------------------------------------ */
 
 static tsr_kv_cache *small_cache(int64_t pages)
@@ -1199,6 +1253,7 @@ TESTS(kv_cache)
     tcase_add_loop_test(tests, attends_in_one_dispatch, 0, sizeof joints / sizeof *joints);
     tcase_add_test(tests, refuses_params);
     tcase_add_test(tests, refuses_steps);
+    tcase_add_test(tests, reads_keys);
     tcase_add_loop_test(tests, sequences_keep_their_states, 0,
                         sizeof state_params / sizeof *state_params);
     tcase_add_test(tests, steps_find_room);

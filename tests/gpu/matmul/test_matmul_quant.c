@@ -275,6 +275,18 @@ START_TEST(few_rows)
 }
 END_TEST
 
+/* On GPUs, blocks of few rows go through shared memory in tiles of 32 blocks, or of 8 large ones.
+ * Blocks of mxfp4 start at any byte. */
+START_TEST(several_tiles)
+{
+    gpu_random random = {.state = 900};
+    check(&random, tsr_quant_format_of(TSR_MXFP4),
+          &(product){1, 3, 9, 32 * 70, TSR_F32, TSR_F32, {0}, false});
+    check(&random, tsr_quant_format_of(TSR_Q3_K),
+          &(product){1, 4, 6, 256 * 19, TSR_F32, TSR_F32, {0}, false});
+}
+END_TEST
+
 /* Products of one and two rows, for which GPUs have other kernels. The lengths need one pass
  * over k or several. Blocks start at all multiples of 2 bytes. The kernels multiply floats or
  * integers; integers only if blocks have 32 elements. */
@@ -507,6 +519,7 @@ TESTS(matmul_quant_as_gpu)
     tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);
     tcase_add_loop_test(tests, random_products, 8, 10);
     tcase_add_loop_test(tests, long_rows, 0, 9);
+    tcase_add_test(tests, several_tiles);
     tcase_add_test(tests, int8_products);
     tcase_add_test(tests, layers_allow_int8);
 }

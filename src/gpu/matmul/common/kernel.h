@@ -164,7 +164,7 @@ typedef struct tsr__matmul_plan {
         uint32_t rows;     /* the number of rows of a for which the kernel is specialised */
         uint32_t b_rows;   /* rows of b that a workgroup multiplies */
         uint32_t subgroup; /* SUBGROUP of matmul_sums.glsl */
-        uint32_t staging;  /* STAGED of matmul_blocks.glsl */
+        uint32_t staging;  /* STAGED of matmul_blocks.glsl or matmul_quant.comp */
         int64_t at_once;   /* columns of y per dispatch */
     } blocks;
     struct { /* for the method TSR__MATMUL_PANELS */
