@@ -2,10 +2,12 @@
 #include <math.h>
 
 #include "base/alloc.h"
+#include "base/bytes.h"
 #include "base/fault.h"
 #include "model/convert/config.h"
 #include "model/open.h"
 #include "shard/files.h"
+#include "shard/formats/gguf_metadata.h"
 #include "support/check_main.h"
 #include "tessera/model.h"
 
@@ -734,17 +736,28 @@ START_TEST(layers_with_delta_nets)
 }
 END_TEST
 
-/* Writes a configuration as a GGUF file without tensors, and reads it. */
+/* Writes a configuration as a GGUF file, and reads it. The file has no tensors but the one that
+ * says that it has layers that predict further tokens. */
 static tsr_model_file *through_gguf(const folder *in, const tsr_model_config *c)
 {
     tsr__gguf_writer writer = {0};
     uint8_t *header = NULL;
     size_t size = 0;
-    char path[160];
+    uint64_t offset = 0, data_size = 0;
+    char path[160], name[64];
     tsr_model_file *file = NULL;
+    const tsr_shard_param join = {
+        .struct_size = sizeof join, .name = name, .dtype = "F32", .ndim = 1, .shape = {8}};
+    snprintf(name, sizeof name, "blk.%d.nextn.eh_proj.weight", c->layers);
     ck_assert_ok(tsr__config_put_gguf(c, "x", &writer));
+    if (c->next_token_layers > 0)
+        ck_assert_ok(tsr__gguf_put_tensor(&writer, &join, &offset, &data_size));
     ck_assert_ok(tsr__gguf_header(&writer, &header, &size));
-    folder_write(in, "x.gguf", (char *)header, size, path);
+    char *all = tsr__calloc(1, size + data_size);
+    ck_assert_ptr_nonnull(all);
+    memcpy(all, header, size);
+    folder_write(in, "x.gguf", all, size + data_size, path);
+    tsr__free(all);
     ck_assert_ok(tsr_model_file_open(path, &file));
     ck_assert_ok(tsr__config_compare(c, tsr_model_file_config(file), path));
     tsr__free(header);
@@ -752,12 +765,34 @@ static tsr_model_file *through_gguf(const folder *in, const tsr_model_config *c)
     return file;
 }
 
-/* GGUF files have a list of the layers with delta nets if no period says which they are. */
+/* Returns the number of bools in the first list of bools of a file, after its key. */
+static uint64_t bools_of(const folder *in, const char *key)
+{
+    const size_t length = strlen(key);
+    char path[160], content[4096];
+    snprintf(path, sizeof path, "%s/x.gguf", in->path);
+    FILE *file = fopen(path, "rb");
+    ck_assert_ptr_nonnull(file);
+    const size_t size = fread(content, 1, sizeof content, file);
+    fclose(file);
+    for (size_t i = 0; i + length + 16 <= size; i++)
+        if (memcmp(content + i, key, length) == 0) {
+            const uint8_t *list = (const uint8_t *)content + i + length;
+            ck_assert(tsr__get_u32(list) == TSR__GGUF_ARRAY &&
+                      tsr__get_u32(list + 4) == TSR__GGUF_BOOL);
+            return tsr__get_u64(list + 8);
+        }
+    ck_abort_msg("there is no %s", key);
+}
+
+/* GGUF files have a list of the layers with delta nets if no period says which they are. The list
+ * has the layers that predict further tokens, too. */
 START_TEST(patterns_of_delta_nets)
 {
     static const char json[] =
         EXPERTS("qwen3_5_text") DELTA_NETS ", \"layer_types\": [\"linear_attention\", "
                                            "\"full_attention\", \"full_attention\"], "
+                                           "\"mtp_num_hidden_layers\": 1, "
                                            "\"tie_word_embeddings\": true}";
     folder in = folder_create();
     char path[160];
@@ -768,6 +803,7 @@ START_TEST(patterns_of_delta_nets)
     const tsr_model_config *c = tsr_model_file_config(read);
     ck_assert(layer_of(c, 0)->delta_net && !layer_of(c, 1)->delta_net &&
               !layer_of(c, 2)->delta_net);
+    ck_assert_uint_eq(bools_of(&in, "qwen35.attention.recurrent_layers"), 4);
     tsr_model_file_close(&read);
     tsr_model_file_close(&file);
     folder_destroy(&in);

@@ -362,8 +362,9 @@ static tsr_status check_counts(const tsr__facts *facts, const tsr_model_config *
 static bool same_kind(const tsr_model_layer *a, const tsr_model_layer *b)
 {
     return a->window == b->window && a->rope == b->rope && a->experts == b->experts &&
-           a->delta_net == b->delta_net && a->conv_taps == b->conv_taps && a->head_dim == b->head_dim &&
-           a->value_dim == b->value_dim && a->kv_heads == b->kv_heads && a->hidden == b->hidden &&
+           a->delta_net == b->delta_net && a->conv_taps == b->conv_taps &&
+           a->head_dim == b->head_dim && a->value_dim == b->value_dim &&
+           a->kv_heads == b->kv_heads && a->hidden == b->hidden &&
            a->keys_as_values == b->keys_as_values && a->shared_keys == b->shared_keys;
 }
 

@@ -208,6 +208,17 @@ static tsr_status require_one_size(tsr__facts *facts)
     return TSR_OK;
 }
 
+/* Looks up which layers have delta nets. The list ends with the file's layers that predict further
+ * tokens, which have none. */
+static tsr_status find_recurrent_layers(metadata *m, int64_t next_layers)
+{
+    tsr__layer_facts *which = &m->facts->delta.which;
+    TSR__TRY(find_bools(m, ".attention.recurrent_layers", which));
+    if (next_layers > 0 && m->facts->layers > 0 && which->count - next_layers == m->facts->layers)
+        which->count -= (int)next_layers;
+    return TSR_OK;
+}
+
 static tsr_status read_values(metadata *m)
 {
     tsr__facts *facts = m->facts;
@@ -325,7 +336,7 @@ static tsr_status read_values(metadata *m)
     TSR__TRY(find_sizes(m, ".attention.head_count_kv", &facts->kv_heads, &facts->kv_sizes));
     TSR__TRY(find_sizes(m, ".feed_forward_length", &facts->hidden, &facts->hidden_sizes));
     if (facts->family->delta_keys)
-        TSR__TRY(find_bools(m, ".attention.recurrent_layers", &delta->which));
+        TSR__TRY(find_recurrent_layers(m, next_layers));
     if (facts->family->sizes_by_layers)
         return read_sizes_by_layers(m);
     if (facts->family->short_convs)

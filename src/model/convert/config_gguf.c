@@ -259,9 +259,10 @@ static bool is_periodic(const tsr_model_config *c, int period)
 
 static tsr_status put_recurrent_layers(put *p, const tsr_model_config *c)
 {
+    const int count = c->layers + c->next_token_layers; /* as block_count */
     TSR__TRY(tsr__gguf_put_array(p->writer, key_of(p, "attention.recurrent_layers"), TSR__GGUF_BOOL,
-                                 (uint64_t)c->layers));
-    for (int i = 0; i < c->layers; i++)
+                                 (uint64_t)count));
+    for (int i = 0; i < count; i++)
         TSR__TRY(tsr__gguf_put_element_bool(p->writer, tsr__config_layer(c, i)->delta_net != NULL));
     return TSR_OK;
 }
