@@ -126,7 +126,7 @@ typedef struct tsr_model_layer {
      * describe attention are then 0. 0: none. */
     int conv_taps;
     /* the head_dim of values; 0: head_dim or, with latent attention, its value_dim. Never 0 in a
-     * configuration that the library gives, unless the layer has a delta net. */
+     * configuration that the library gives, unless the layer has no attention. */
     int64_t value_dim;
 } tsr_model_layer;
 

@@ -50,9 +50,8 @@ typedef struct tsr_stack_params {
     bool experts_over_data; /* as in tsr_moe_params */
     /* The ranks of this group divide the tokens of each row (transformer.h, context parallelism);
      * NULL: they do not. Such ranks are also ranks of the group of tsr_stack_shard, which sums
-     * their gradients. Refused by name: latent attention, short
-     * convolutions, and packed rows
-     * with delta nets. */
+     * their gradients. Refused by name: latent attention, short convolutions, and packed rows with
+     * delta nets. */
     tsr_group *context_group;
     /* The layers of the model that are trained, such as "0-3,7". The others, the embedding, the
      * last norm and the head are frozen: their values are sharded, too, but have no gradients and

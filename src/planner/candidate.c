@@ -93,8 +93,7 @@ static tsr__model_share share_of(const tsr__grid_search *s, const tsr_model_rank
         .state_bytes = (double)rank->state_bytes,
         .used_state_bytes = (double)rank->used_state_bytes,
         .activation_bytes = activation_bytes(m, rank),
-        .kv_bytes =
-            2.0 * sizeof(float) * (double)rank->kv_heads * (double)layer_of(m, rank)->head_dim,
+        .kv_bytes = sizeof(float) * (double)rank->kv_heads * head_features(m, rank),
         .kv_heads = rank->kv_heads,
         .attention_flops = attention_flops(s, rank),
         .tied = m->tied,

@@ -79,6 +79,7 @@ static inline void fuzz_check_layer(const tsr_model_layer *l)
     }
     FUZZ_CHECK(l->kv_heads >= 1 && l->heads >= l->kv_heads && l->heads % l->kv_heads == 0);
     FUZZ_CHECK(l->head_dim >= 1 && l->head_dim <= TSR_MODEL_MAX_WIDTH / l->heads);
+    FUZZ_CHECK(l->value_dim >= 1 && l->value_dim <= TSR_MODEL_MAX_WIDTH / l->heads);
     if (l->latent) {
         FUZZ_CHECK(l->latent->q_lora_rank >= 0 && l->latent->kv_lora_rank >= 1);
         FUZZ_CHECK(l->latent->nope_dim >= 1 && l->latent->rope_dim >= 2);

@@ -52,9 +52,10 @@ static tsr_status take_heads(const tsr__facts *facts, int64_t width, tsr_model_l
     TSR__TRY(size_within(facts, "size of a head", out->head_dim, TSR_MAX_HEAD_DIM));
     out->value_dim = facts->value_dim == TSR__UNSET ? out->head_dim : facts->value_dim;
     TSR__TRY(size_within(facts, "size of a head's values", out->value_dim, TSR_MAX_HEAD_DIM));
-    TSR__REQUIRE(out->heads <= TSR_MODEL_MAX_WIDTH / out->value_dim,
-                 "%s: %" PRId64 " heads with values of %" PRId64 " features are more than %d",
-                 facts->file, out->heads, out->value_dim, TSR_MODEL_MAX_WIDTH);
+    const int64_t larger = out->value_dim > out->head_dim ? out->value_dim : out->head_dim;
+    TSR__REQUIRE(out->heads <= TSR_MODEL_MAX_WIDTH / larger,
+                 "%s: %" PRId64 " heads of %" PRId64 " features are more than %d", facts->file,
+                 out->heads, larger, TSR_MODEL_MAX_WIDTH);
     return TSR_OK;
 }
 

@@ -200,8 +200,10 @@ static void add_column(const tsr__addition *m, int64_t input, float *values)
 {
     const tsr__adapter_module *x = &m->module;
     for (int64_t o = 0; o < m->to.all_rows; o++) {
+        if (m->outputs[o] < 0)
+            continue;
         const float *b = m->b + m->outputs[o] * x->rank;
-        for (int64_t r = 0; m->outputs[o] >= 0 && r < x->rank; r++)
+        for (int64_t r = 0; r < x->rank; r++)
             values[o] += (float)(x->scale * (double)b[r]) * m->a[r * x->inputs + input];
     }
 }
