@@ -493,6 +493,34 @@ START_TEST(experts_on_the_host)
 }
 END_TEST
 
+/* Experts of the layer that predicts further tokens are on the host after all others, and only
+ * drafts read them. */
+START_TEST(experts_of_drafts_on_the_host)
+{
+    tsr_model_file *given = NULL, *file = NULL;
+    tsr_model_rank_plan one[3];
+    ck_assert_ok(
+        tsr_model_file_open(TEST_DATA "/model/families/qwen35moe/qwen35moe-f16.gguf", &given));
+    tsr_model_config config = *tsr_model_file_config(given);
+    config.next_token_layers = 1;
+    ck_assert_ok(tsr_model_file_open_random(&config, TSR_F32, 1, &file));
+    for (int i = 0; i < 3; i++) {
+        one[i] = TSR_INIT(tsr_model_rank_plan);
+        ck_assert_ok(tsr_model_plan(
+            file, tsr_model_plan_params(.next_token = i > 0, .host_experts = config.layers + i / 2),
+            NULL, &one[i], NULL));
+        ck_assert_uint_eq(one[i].host_token_bytes, one[0].host_token_bytes);
+        ck_assert_uint_eq(one[i].token_parameters, one[0].token_parameters);
+        ck_assert_uint_eq(one[i].token_bytes, one[0].token_bytes);
+    }
+    ck_assert(one[0].host_bytes == one[1].host_bytes && one[1].host_bytes < one[2].host_bytes);
+    ck_assert_uint_eq(one[1].weight_bytes - one[2].weight_bytes,
+                      one[2].host_bytes - one[1].host_bytes);
+    tsr_model_file_close(&file);
+    tsr_model_file_close(&given);
+}
+END_TEST
+
 /* A rank of rate 0 has no experts, and less memory than it needs is named. */
 START_TEST(experts_by_rates)
 {
@@ -648,6 +676,7 @@ TESTS(model_plan)
     tcase_add_test(tests, experts_mixed_over_hosts);
     tcase_add_test(tests, shared_keys);
     tcase_add_test(tests, experts_on_the_host);
+    tcase_add_test(tests, experts_of_drafts_on_the_host);
     tcase_add_test(tests, delta_nets_are_planned);
     tcase_add_test(tests, tiles_begin_with_whole_blocks);
     tcase_add_test(tests, latents_are_planned);

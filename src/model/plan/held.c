@@ -148,9 +148,12 @@ void tsr__plan_add_item(const tsr__kept *kept, const tsr__planned *item, const t
     const double used = of_experts
                             ? (double)layer->experts->used / (double)layer->experts->count
                             : 1; /* a token uses as large a part of a rank's experts as of all */
+    const bool only_drafts = tsr__config_is_next(kept->config, item->layer); /* use it */
     if (of_experts && item->ndim == 2 &&
         tsr__config_host_experts(kept->config, item->layer, p->host_experts)) {
         out->host_bytes += bytes;
+        if (only_drafts)
+            return;
         out->host_token_bytes += (uint64_t)llround((double)bytes * used);
         out->token_parameters += (uint64_t)llround((double)elements * used);
         out->expert_parameters += (uint64_t)llround((double)elements * used);
@@ -170,7 +173,7 @@ void tsr__plan_add_item(const tsr__kept *kept, const tsr__planned *item, const t
         return;
     if (of_experts)
         out->expert_bytes += bytes;
-    if (tsr__config_is_next(kept->config, item->layer)) /* only drafts read it */
+    if (only_drafts)
         return;
     out->token_bytes += (uint64_t)llround((double)bytes * used);
     if (item->ndim != 2)
