@@ -814,6 +814,23 @@ START_TEST(patterns_of_delta_nets)
 }
 END_TEST
 
+/* A config.json without weights says how many layers predict further tokens. */
+START_TEST(layers_after_the_last)
+{
+    static const char json[] =
+        EXPERTS("glm4_moe") ", \"n_routed_experts\": 8, \"num_experts_per_tok\": 2, "
+                            "\"moe_intermediate_size\": 32, \"num_nextn_predict_layers\": 1}";
+    folder in = folder_create();
+    char path[160];
+    tsr_model_file *file = NULL;
+    folder_write(&in, "config.json", json, strlen(json), path);
+    ck_assert_ok(tsr_model_file_open(path, &file));
+    ck_assert_int_eq(tsr_model_file_config(file)->next_token_layers, 1);
+    tsr_model_file_close(&file);
+    folder_destroy(&in);
+}
+END_TEST
+
 /* LFM2: which layers have short convolutions, by both lists, and the sizes of MLPs. */
 START_TEST(layers_with_short_convs)
 {
@@ -984,6 +1001,7 @@ TESTS(config)
     tcase_add_test(tests, layers_with_experts);
     tcase_add_test(tests, layers_with_delta_nets);
     tcase_add_test(tests, patterns_of_delta_nets);
+    tcase_add_test(tests, layers_after_the_last);
     tcase_add_test(tests, layers_with_short_convs);
     tcase_add_test(tests, layers_with_latents);
     tcase_add_test(tests, memory_runs_out);

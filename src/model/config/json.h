@@ -35,7 +35,8 @@ static inline bool tsr__config_is_key(const tsr__config_reader *r, const char *n
 }
 
 /* json_parts.c: reads a member about experts, delta nets, short convolutions, rotary positions or
- * the types of layers. Otherwise sets *known to false, and reads nothing. */
+ * the types of layers, or layers after the last. Otherwise sets *known to false, and reads nothing.
+ */
 tsr_status tsr__config_read_part(tsr__config_reader *r, bool *known) TSR_NODISCARD;
 
 #endif

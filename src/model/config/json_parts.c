@@ -270,13 +270,9 @@ static tsr_status read_delta_net(tsr__config_reader *r, bool *known)
         const char *name;
         int64_t *value;
     } integers[] = {
-        {"linear_num_key_heads", &d->key_heads},
-        {"linear_num_value_heads", &d->heads},
-        {"linear_key_head_dim", &d->key_dim},
-        {"linear_value_head_dim", &d->value_dim},
-        {"linear_conv_kernel_dim", &d->taps},
-        {"full_attention_interval", &d->period},
-        {r->facts->family->hf_next_layers, &r->facts->next_layers},
+        {"linear_num_key_heads", &d->key_heads}, {"linear_num_value_heads", &d->heads},
+        {"linear_key_head_dim", &d->key_dim},    {"linear_value_head_dim", &d->value_dim},
+        {"linear_conv_kernel_dim", &d->taps},    {"full_attention_interval", &d->period},
     };
     *known = r->facts->family->delta_keys != NULL;
     for (size_t i = 0; *known && i < sizeof integers / sizeof *integers; i++)
@@ -331,6 +327,8 @@ tsr_status tsr__config_read_part(tsr__config_reader *r, bool *known)
             return TSR_OK;
     }
     *known = true;
+    if (tsr__config_is_key(r, r->facts->family->hf_next_layers))
+        return tsr__config_read_integer(r, &r->facts->next_layers);
     if (tsr__config_is_key(r, "rope_scaling") || tsr__config_is_key(r, "rope_parameters"))
         return read_rope(r);
     if (tsr__config_is_key(r, "layer_types"))
