@@ -129,6 +129,34 @@ START_TEST(experts_are_balanced)
 }
 END_TEST
 
+/* Without a tokenizer, the output has none, and so says the tool. A file of a tokenizer is copied
+ * under its usual name. */
+START_TEST(tokenizers_are_copied)
+{
+    static const char sizes[] = "--layers 1 --width 16 --heads 2 --context 16 --batch 2 --steps 1";
+    char arguments[1024], folder[128];
+    write_data();
+    snprintf(folder, sizeof folder, "%s", in_folder(""));
+    snprintf(arguments, sizeof arguments,
+             "train --data %stext.txt --tokenizer " TEST_DATA
+             "/tokenizer/mini-gpt2.tokenizer.json %s -o %smodel",
+             folder, sizes, folder);
+    tool_result result = tool_run(arguments);
+    ck_assert_msg(result.exit_code == 0, "%s", result.err);
+    tool_result_free(&result);
+    char *copy = read_file("model/tokenizer.json");
+    assert_has(copy, "\"merges\"");
+    free(copy);
+    snprintf(arguments, sizeof arguments,
+             "train --data %sids.u16 --config %smodel --context 16 --batch 2 --steps 1 -o %sother",
+             folder, folder, folder);
+    result = tool_run(arguments);
+    ck_assert_msg(result.exit_code == 0, "%s", result.err);
+    assert_has(result.err, "other has no tokenizer, because none was given");
+    tool_result_free(&result);
+}
+END_TEST
+
 /* Mistakes ---------------------------------------------------------------------------------------
  */
 
@@ -139,6 +167,28 @@ static void fails(const char *options, const char *words)
     snprintf(arguments, sizeof arguments, "train %s", expanded);
     tool_fails(arguments, words);
 }
+
+/* What does not fit a checkpoint is refused, and --held-out replaces what that has. */
+START_TEST(other_trainings_are_refused)
+{
+    write_data();
+    write_file("other.txt", "zz y x zyx xyz zzy xx zyxzyx yzzyx xxyyzz zyx xyz zzy xx zyx yzzyx "
+                            "xxyyzz zyx xyz zzy xx zyxzyx yzzyx xxyyzz");
+    train("1", "~--data~@text.txt~--held-out~@text.txt~--layers~1~--width~16~--heads~2~--context~8"
+               "~--batch~2~--steps~1~--evaluate-rows~1~--checkpoint~@run");
+    fails("--resume @run --data @other.txt --held-out 0 --steps 2",
+          "the characters of the data are not those of the training in ");
+    fails("--resume @run --layers 2", "--layers is 2, but the training in ");
+    fails("--resume @run --experts 4",
+          " was begun without --experts, so it cannot go on with that");
+    fails("--resume @run --config @run", " was begun without --config, so it cannot go on");
+    train("1", "~--resume~@run~--held-out~0~--steps~2~--log~@log");
+    char *log = read_file("log");
+    assert_has(log, "{\"step\": 1, ");
+    ck_assert_ptr_null(strstr(log, "held_out_loss"));
+    free(log);
+}
+END_TEST
 
 START_TEST(wrong_options_are_named)
 {
@@ -185,6 +235,8 @@ START_TEST(wrong_data_are_named)
     fails("--data @ids.u16", "so --tokenizer or --config must say how many there are");
     fails("--data @empty", "empty is empty");
     fails("--data @latin", "latin: the text is not UTF-8 at byte 3");
+    fails("--data @ids.u16 --sample-every a --config " TEST_DATA "/training/lora/lora_base",
+          "--sample-every needs a tokenizer, and ");
     fails("--data @odd.u16 --config " TEST_DATA "/training/lora/lora_base",
           "odd.u16 has 3 bytes, which are no numbers of 2 bytes");
     fails("--data @big.u32 --config " TEST_DATA "/training/lora/lora_base",
@@ -199,6 +251,8 @@ TESTS(train)
     tcase_add_checked_fixture(tests, make_folder, remove_folder);
     tcase_add_test(tests, a_text_is_learnt);
     tcase_add_test(tests, experts_are_balanced);
+    tcase_add_test(tests, tokenizers_are_copied);
+    tcase_add_test(tests, other_trainings_are_refused);
     tcase_add_test(tests, wrong_options_are_named);
     tcase_add_test(tests, wrong_data_are_named);
 }

@@ -210,6 +210,7 @@ const training_saved_option train_saved_options[] = {
     {"held_out", TRAINING_REAL, &training_chosen.held_out, TRAINING_UNSET, NULL, false},
     {"tokenizer", TRAINING_TEXT, &training_chosen.tokenizer, 0, NULL, false},
     {"separator", TRAINING_TEXT, &training_chosen.separator, 0, NULL, false},
+    {"characters", TRAINING_TEXT, &training_chosen.characters, 0, NULL, true},
     {"config", TRAINING_TEXT, &training_chosen.shape.config, 0, "config", false},
     {"style", TRAINING_TEXT, &training_chosen.shape.style, 0, "style", false},
     {"bias", TRAINING_FLAG, &training_chosen.shape.bias, 0, "bias", false},

@@ -160,13 +160,20 @@ static tsr_status add_text(const training_run *r, const training_characters *cha
     return TSR_OK;
 }
 
-/* Makes the characters of all texts the vocabulary, and opens that as a tokenizer. */
+/* Makes the characters of all texts the vocabulary, and opens that as a tokenizer. Fails if those
+ * of the checkpoint differ, because their numbers would mean other characters then. */
 static tsr_status use_characters(training_run *r, const file_text *files, int count,
                                  training_characters *characters)
 {
+    training_options *o = &training_chosen;
     for (int i = 0; i < count; i++)
         TRY(training_characters_add(characters, files[i].path, files[i].bytes, files[i].size));
-    return training_characters_open(characters, &r->tokenizer_json, &r->tokenizer);
+    TRY(training_characters_open(characters, &r->tokenizer_json, &r->tokenizer));
+    if (o->characters != NULL && strcmp(o->characters, r->tokenizer_json) != 0)
+        return training_fail("the characters of the data are not those of the training in %s",
+                             o->resume);
+    o->characters = r->tokenizer_json;
+    return TSR_OK;
 }
 
 /* Opens the tokenizer of --tokenizer or of MODEL, if there is one. */
@@ -184,6 +191,10 @@ static tsr_status open_tokenizer(training_run *r)
 static tsr_status check_kinds(const training_run *r, const file_text *files, int count)
 {
     const training_options *o = &training_chosen;
+    if (o->sample != NULL && r->tokenizer == NULL && size_of_ids(files[0].path) > 0)
+        return training_fail("--sample-every needs a tokenizer, and %s has ids of tokens; "
+                             "--tokenizer gives one",
+                             files[0].path);
     for (int i = 0; i < count; i++) {
         const bool is_text = size_of_ids(files[i].path) == 0;
         if (files[i].size == 0)

@@ -108,40 +108,54 @@ tsr_status training_checkpoint_save(training_run *r)
 
 /* Reading -------------------------------------------------------------------------------------- */
 
-/* Prints the value of a fixed option. A value that is not set is printed as `usual`. */
+/* Prints the value of a fixed option. A value that is not set is printed as `usual`; NULL: as no
+ * text. */
 static void print_fixed(const training_saved_option *option, const json_t *value, const char *usual,
                         char *text, size_t size)
 {
     const double number = json_number_value(value);
     if (number == option->unset)
-        snprintf(text, size, "%s", usual);
+        snprintf(text, size, "%s", usual != NULL ? usual : "");
     else if (option->value == &training_chosen.targets)
         cli_print_targets((unsigned)number, text, size);
     else
         snprintf(text, size, "%g", number);
 }
 
+/* Refuses an option that the training in the checkpoint did not have. */
+static int refuse_new(const char *name)
+{
+    return cli_failed("%s: the training in %s was begun without --%s, so it cannot go on with that",
+                      training_name, training_chosen.resume, name);
+}
+
+static int check_fixed_text(const training_saved_option *option, const json_t *saved)
+{
+    const char *given = *(const char *const *)option->value, *there = json_string_value(saved);
+    if (there == NULL && option->value == &training_chosen.layers)
+        there = "all";
+    if (given == NULL || (there != NULL && strcmp(given, there) == 0))
+        return CLI_DONE;
+    if (there == NULL)
+        return refuse_new(option->fixed);
+    return cli_failed("%s: --%s is %s, but the training in %s was begun with %s", training_name,
+                      option->fixed, given, training_chosen.resume, there);
+}
+
 /* Refuses an option of the command line that does not fit the tensors in the checkpoint. */
 static int check_fixed(const training_saved_option *option, const json_t *saved)
 {
-    char own[64], theirs[64], usual[32] = "q,k,v,o,gate,up,down";
-    const char *path = training_chosen.resume, *name = option->fixed;
+    char own[64], theirs[64], alpha[32];
+    const char *path = training_chosen.resume, *name = option->fixed, *usual = NULL;
     if (option->kind == TRAINING_FLAG)
-        return !*(const bool *)option->value || json_is_true(saved)
-                   ? CLI_DONE
-                   : cli_failed("%s: the training in %s was begun without --%s, so it "
-                                "cannot go on with that",
-                                training_name, path, name);
-    if (option->kind == TRAINING_TEXT) {
-        const char *given = *(const char *const *)option->value,
-                   *there = json_is_string(saved) ? json_string_value(saved) : NULL;
-        return given == NULL || (there != NULL && strcmp(given, there) == 0)
-                   ? CLI_DONE
-                   : cli_failed("%s: --%s is %s, but the training in %s was begun with %s",
-                                training_name, name, given, path, there != NULL ? there : "all");
-    }
-    if (option->value == &training_chosen.alpha) /* the rank is known already */
-        snprintf(usual, sizeof usual, "%g", 2.0 * (double)training_chosen.rank);
+        return !*(const bool *)option->value || json_is_true(saved) ? CLI_DONE : refuse_new(name);
+    if (option->kind == TRAINING_TEXT)
+        return check_fixed_text(option, saved);
+    snprintf(alpha, sizeof alpha, "%g", 2.0 * (double)training_chosen.rank); /* is known already */
+    if (option->value == &training_chosen.alpha)
+        usual = alpha;
+    else if (option->value == &training_chosen.targets)
+        usual = "q,k,v,o,gate,up,down";
     json_t *given = print_option(option);
     const bool is_set = json_number_value(given) != option->unset;
     print_fixed(option, given, usual, own, sizeof own);
@@ -149,6 +163,8 @@ static int check_fixed(const training_saved_option *option, const json_t *saved)
     json_decref(given);
     if (!is_set || strcmp(own, theirs) == 0)
         return CLI_DONE;
+    if (theirs[0] == '\0')
+        return refuse_new(name);
     return cli_failed("%s: --%s is %s, but the training in %s was begun with %s", training_name,
                       name, own, path, theirs);
 }
@@ -201,6 +217,13 @@ static bool take_files(const json_t *list)
     return json_is_array(list);
 }
 
+/* Returns whether --held-out sets an option. */
+static bool is_held_out(const training_saved_option *option)
+{
+    return option->value == &training_chosen.held_out_file ||
+           option->value == &training_chosen.held_out;
+}
+
 int training_checkpoint_options(const training_kind *kind)
 {
     static json_t *root; /* has the texts of the options */
@@ -214,13 +237,15 @@ int training_checkpoint_options(const training_kind *kind)
     root = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
     free(text);
     bool good = json_is_object(root) && take_files(json_object_get(root, "data"));
-    const bool recounts = training_chosen.epochs > 0;
+    const bool recounts = training_chosen.epochs > 0, has_held_out = training_chosen.held_out_given;
     const training_saved_option *options[MOST_OPTIONS];
     const int count = list_options(kind, options);
     for (int i = 0; good && i < count; i++) {
         const training_saved_option *option = options[i];
         const json_t *value = json_object_get(root, option->name);
         const int code = option->fixed != NULL ? check_fixed(option, value) : CLI_DONE;
+        if (has_held_out && is_held_out(option))
+            continue;
         if (code != CLI_DONE)
             return code;
         good = (value == NULL && option->is_newer) || take_option(option, value);

@@ -81,6 +81,7 @@ bool training_read_held_out(void *user, const char *value, char *problem, size_t
         snprintf(problem, size, "takes a part from 0 to 0.5, or a file, not '%.80s'", value);
         return false;
     }
+    o->held_out_given = true;
     o->held_out_file = NULL;
     o->held_out = 0;
     if (!cli_read_real(value, 0, 0.5, &o->held_out))

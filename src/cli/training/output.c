@@ -83,6 +83,21 @@ static char *path_of(const char *folder, const char *name, const char *ending)
     return path;
 }
 
+/* Returns what comes before the names of a tokenizer's files: a folder and a slash, or of a file
+ * the part before tokenizer.json or tokenizer.model. */
+static char *prefix_of(const char *tokenizer)
+{
+    static const char *const endings[] = {"tokenizer.json", "tokenizer.model"};
+    const size_t length = strlen(tokenizer);
+    char *prefix = path_of(tokenizer, "", "");
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        const size_t size = strlen(endings[i]);
+        if (length >= size && strcmp(tokenizer + length - size, endings[i]) == 0)
+            prefix[length - size] = '\0';
+    }
+    return prefix;
+}
+
 /* Returns whether two paths are those of one file. */
 static bool is_same_file(const char *a, const char *b)
 {
@@ -90,12 +105,14 @@ static bool is_same_file(const char *a, const char *b)
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-/* Copies from/name to `to`/name, under another name first. Does nothing if `from` has no such file,
- * or if they are the same. */
-static tsr_status copy_file(const char *from, const char *to, const char *name)
+/* Copies the file `prefix``name` to `to`/name, under another name first. Does nothing if there is
+ * no such file, or if they are the same. */
+static tsr_status copy_file(const char *prefix, const char *to, const char *name)
 {
-    char *source = path_of(from, name, ""), *target = path_of(to, name, ""),
+    const size_t size = strlen(prefix) + strlen(name) + 1;
+    char *source = cli_alloc(size, 1), *target = path_of(to, name, ""),
          *partial = path_of(to, name, ".partial"), bytes[1 << 14];
+    snprintf(source, size, "%s%s", prefix, name);
     FILE *in = is_same_file(source, target) ? NULL : fopen(source, "rb"),
          *out = in != NULL ? fopen(partial, "wb") : NULL;
     bool good = in == NULL ? is_same_file(source, target) || errno == ENOENT || errno == ENOTDIR
@@ -133,11 +150,10 @@ static tsr_status write_tokenizer(const char *folder, const char *json)
     return status;
 }
 
-/* Copies what a folder needs beside the layers to be a model. GGUF files have no such files. */
-static tsr_status copy_tokenizer(const char *folder)
+/* Copies what a folder needs beside the layers to be a model. `from`, a folder or a file, has the
+ * tokenizer. GGUF files have no such files. */
+static tsr_status copy_tokenizer(const char *from, const char *folder)
 {
-    const char *from =
-        training_chosen.tokenizer != NULL ? training_chosen.tokenizer : training_chosen.model;
     static const char *const names[] = {"tokenizer.json",
                                         "tokenizer_config.json",
                                         "special_tokens_map.json",
@@ -147,8 +163,36 @@ static tsr_status copy_tokenizer(const char *folder)
                                         "tokenizer.model",
                                         "chat_template.jinja",
                                         "generation_config.json"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        TRY(copy_file(from, folder, names[i]));
+    char *prefix = prefix_of(from);
+    tsr_status status = TSR_OK;
+    for (size_t i = 0; i < sizeof names / sizeof *names && status == TSR_OK; i++)
+        status = copy_file(prefix, folder, names[i]);
+    free(prefix);
+    return status;
+}
+
+/* Says so if the model in `folder` has no tokenizer. `from`: as above; NULL: none. */
+static void check_tokenizer(const char *from, const char *folder)
+{
+    tsr_tokenizer *tokenizer = NULL;
+    const bool is_there = tsr_tokenizer_open(folder, &tokenizer) == TSR_OK;
+    tsr_tokenizer_close(&tokenizer);
+    if (!is_there && from == NULL)
+        cli_say("%s: %s has no tokenizer, because none was given", training_name, folder);
+    else if (!is_there)
+        cli_say("%s: %s has no tokenizer, because that of %s is no file that could be copied",
+                training_name, folder, from);
+}
+
+static tsr_status add_tokenizer(const training_run *r, const char *folder)
+{
+    const training_options *o = &training_chosen;
+    const char *from = o->tokenizer != NULL ? o->tokenizer : o->model;
+    if (r->tokenizer_json != NULL)
+        return write_tokenizer(folder, r->tokenizer_json);
+    if (from != NULL)
+        TRY(copy_tokenizer(from, folder));
+    check_tokenizer(from, folder);
     return TSR_OK;
 }
 
@@ -163,10 +207,7 @@ static tsr_status write_layers(training_run *r, const char *folder)
     snprintf(path, size, "%s/model.safetensors", folder);
     status = tsr_stack_save(r->model.own, path, r->job.stages);
     free(path);
-    if (status != TSR_OK || r->job.rank != 0)
-        return status;
-    return r->tokenizer_json != NULL ? write_tokenizer(folder, r->tokenizer_json)
-                                     : copy_tokenizer(folder);
+    return status == TSR_OK && r->job.rank == 0 ? add_tokenizer(r, folder) : status;
 }
 
 tsr_status training_output_write(training_run *r)

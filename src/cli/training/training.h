@@ -52,10 +52,13 @@ typedef struct training_options {
     training_files data;
     const char *held_out_file; /* NULL: the part `held_out` of the data */
     double held_out;
+    bool held_out_given; /* on the command line */
     tsr_chat_format format;
     bool loss_on_all, skip_bad, cut, unpacked, unshuffled;
     const char *text, *reference;
     const char *tokenizer, *separator; /* of tessera train */
+    const char
+        *characters; /* the vocabulary as a tokenizer.json; NULL: not known, or another one */
     bool dpo;
     double beta;
     /* what is trained */
