@@ -168,6 +168,23 @@ static void fails(const char *options, const char *words)
     tool_fails(arguments, words);
 }
 
+/* Changes a number in the options of a checkpoint, of which `name` is the beginning. */
+static void damage(const char *checkpoint, const char *name, char digit)
+{
+    static char header[1 << 16];
+    FILE *file = fopen(in_folder(checkpoint), "r+b");
+    ck_assert(file && fseek(file, 8, SEEK_SET) == 0);
+    const size_t size = fread(header, 1, sizeof header - 1, file);
+    header[size] = '\0';
+    char *at = strstr(header, name), *checksum = strstr(header, "tessera.crc32c");
+    ck_assert_msg(at && checksum, "the checkpoint has no %s", name);
+    at[strlen(name)] = digit;
+    *checksum = 'T';
+    ck_assert_int_eq(fseek(file, 8, SEEK_SET), 0);
+    ck_assert_uint_eq(fwrite(header, 1, size, file), size);
+    ck_assert_int_eq(fclose(file), 0);
+}
+
 /* What does not fit a checkpoint is refused, and --held-out replaces what that has. */
 START_TEST(other_trainings_are_refused)
 {
@@ -187,6 +204,8 @@ START_TEST(other_trainings_are_refused)
     assert_has(log, "{\"step\": 1, ");
     ck_assert_ptr_null(strstr(log, "held_out_loss"));
     free(log);
+    damage("run", "\\\"held_out\\\":", '9');
+    fails("--resume @run --steps 3", "the options in it are damaged");
 }
 END_TEST
 

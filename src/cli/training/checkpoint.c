@@ -11,6 +11,7 @@
 #include "cli/training/run.h"
 
 #define MAX_OPTIONS 100000000 /* bytes: the longest header that a file can have */
+#define MOST_INTEGER 9e15     /* the highest value of --seed */
 
 static const training_saved_option common_options[] = {
     {"model", TRAINING_TEXT, &training_chosen.model, 0, NULL, false},
@@ -169,15 +170,24 @@ static int check_fixed(const training_saved_option *option, const json_t *saved)
                       name, own, path, theirs);
 }
 
-/* Sets an option to the value that a checkpoint has. Returns false if that has another type. The
- * texts of `value` must live as long as the options. */
+/* Returns whether a value is an integer that an option can have. */
+static bool is_possible(const training_saved_option *option, const json_t *value)
+{
+    const double most =
+        option->value == &training_chosen.shape.layers ? TSR_MODEL_MAX_LAYERS : MOST_INTEGER;
+    const double number = (double)json_integer_value(value);
+    return json_is_integer(value) && number >= option->unset && number <= most;
+}
+
+/* Sets an option to the value that a checkpoint has. Returns false if that has another type, or is
+ * outside of what is possible. The texts of `value` must live as long as the options. */
 static bool take_option(const training_saved_option *option, const json_t *value)
 {
     switch (option->kind) {
     case TRAINING_INTEGER:
-        if (json_is_integer(value) && (double)*(int64_t *)option->value == option->unset)
+        if (is_possible(option, value) && (double)*(int64_t *)option->value == option->unset)
             *(int64_t *)option->value = json_integer_value(value);
-        return json_is_integer(value);
+        return is_possible(option, value);
     case TRAINING_INT:
         if (json_is_integer(value) && *(int *)option->value == (int)option->unset)
             *(int *)option->value = (int)json_integer_value(value);
@@ -254,6 +264,7 @@ int training_checkpoint_options(const training_kind *kind)
         training_chosen.steps = 0; /* of --epochs */
     if (training_chosen.checkpoint == NULL)
         training_chosen.checkpoint = path;
+    good = good && training_chosen.held_out <= 0.5; /* as on the command line */
     return good ? CLI_DONE
                 : cli_failed("%s: %s: the options in it are damaged", training_name, path);
 }
