@@ -382,11 +382,13 @@ START_TEST(the_plan_counts_an_adapter_of_the_head)
 END_TEST
 
 /* Of 4 layers of DeepSeek, the first has no experts; the others have 8, and one that is shared.
- * Each has three matrices of 64 by 32 numbers. Latent attention has adapters of o, 96 by 64. */
+ * Each has three matrices of 64 by 32 numbers. Latent attention has adapters of q_a, q_b,
+ * kv_a_proj_with_mqa, kv_b and o. */
 START_TEST(the_plan_counts_adapters_of_experts)
 {
     static const char *const targets[] = {"experts", "q,k,v,o"};
-    static const double numbers[] = {3 * 9 * 3 * (64 + 32), 4 * (96 + 64)};
+    static const double numbers[] = {3 * 9 * 3 * (64 + 32),
+                                     4 * (64 + 24 + 24 + 120 + 64 + 40 + 32 + 168 + 96 + 64)};
     for (int i = 0; i < 2; i++) {
         char arguments[512];
         snprintf(arguments, sizeof arguments,
