@@ -98,10 +98,11 @@ static int64_t total_of(const unequal_job *j)
     return j->given.experts > 0 ? j->given.experts : j->given.columns;
 }
 
-static tsr_status time_part(unequal_job *j, const tsr_shard_range *part, double *alone,
-                            double *together)
+/* `is_divided`: the ranks have different parts, of which one may be everything. */
+static tsr_status time_part(unequal_job *j, const tsr_shard_range *part, bool is_divided,
+                            double *alone, double *together)
 {
-    return j->given.experts > 0 ? unequal_time_experts(j, part, alone, together)
+    return j->given.experts > 0 ? unequal_time_experts(j, part, is_divided, alone, together)
                                 : time_columns(j, part, alone, together);
 }
 
@@ -115,7 +116,7 @@ static tsr_status measure_unequal_ranks(unequal_job *j, const char *name,
     if (status == TSR_OK)
         status = tsr_partition((uint64_t)total_of(j), j->size, partition, ranges);
     if (status == TSR_OK)
-        status = time_part(j, &ranges[j->rank], &alone, &together);
+        status = time_part(j, &ranges[j->rank], true, &alone, &together);
     if (status == TSR_OK && j->rank == 0) {
         printf("%-9s %7.2f products/s, %5.1f %% of the summed rate (by arithmetic %5.1f %%); "
                "%s",
@@ -144,7 +145,7 @@ static tsr_status run_unequal_ranks(unequal_job *j)
     /* Measure the rate of each rank when all ranks compute complete products at the same time. */
     const tsr_shard_range everything = {.count = (uint64_t)total_of(j)};
     if (status == TSR_OK)
-        status = time_part(j, &everything, &alone, &together);
+        status = time_part(j, &everything, false, &alone, &together);
     const double rate = 1 / alone;
     if (status == TSR_OK)
         status = tsr_comm_all_gather(j->comm, &rate, each, 1, TSR_F64, NULL);

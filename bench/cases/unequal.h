@@ -30,10 +30,10 @@ typedef struct unequal_job {
 tsr_status unequal_time(unequal_job *j, tsr_status (*run)(unequal_job *j, void *user), void *user,
                         double *alone, double *together);
 
-/* unequal_experts.c: the same for the products of some whole experts. If ranks have parts of them,
- * first compares the sum of all parts with the product of all experts; TSR_ERR_INVALID if they
- * differ. */
-tsr_status unequal_time_experts(unequal_job *j, const tsr_shard_range *part, double *alone,
-                                double *together);
+/* unequal_experts.c: the same for the products of some whole experts. If the experts are divided
+ * over the ranks, first compares the sum of all parts with the product of all experts;
+ * TSR_ERR_INVALID if they differ. */
+tsr_status unequal_time_experts(unequal_job *j, const tsr_shard_range *part, bool is_divided,
+                                double *alone, double *together);
 
 #endif

@@ -149,13 +149,13 @@ static tsr_status check(unequal_job *j, experts *e, const tsr_shard_range *part)
     return status;
 }
 
-tsr_status unequal_time_experts(unequal_job *j, const tsr_shard_range *part, double *alone,
-                                double *together)
+tsr_status unequal_time_experts(unequal_job *j, const tsr_shard_range *part, bool is_divided,
+                                double *alone, double *together)
 {
     experts e = {.tokens = j->given.rows, .count = j->given.experts};
     tsr_status status = create(j, &e);
     if (status == TSR_OK)
-        status = part->count == (uint64_t)e.count ? take_part(j, part, &e) : check(j, &e, part);
+        status = is_divided ? check(j, &e, part) : take_part(j, part, &e);
     if (status == TSR_OK)
         status = unequal_time(j, compute, &e, alone, together);
     tsr_tensor **const all[] = {&e.x,       &e.weights, &e.gate,    &e.up,     &e.down,
