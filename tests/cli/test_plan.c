@@ -289,6 +289,10 @@ static const struct {
      "tessera: plan: --goal generation does not take --context-parallel\n"},
     {"plan . --ranks 2 --goal finetune --context-parallel 2",
      "tessera: plan: --goal finetune does not take --context-parallel\n"},
+    {"plan . --ranks 2 --goal finetune --experts whole",
+     "tessera: plan: --goal finetune does not take --experts\n"},
+    {"plan . --ranks 2 --goal finetune --sequences 2",
+     "tessera: plan: --goal finetune does not take --sequences\n"},
 };
 
 /* What fails later, errors in files included, gives exit code 1. */
@@ -532,6 +536,12 @@ START_TEST(divides_experts_on_a_cluster)
     tool_result result = tool_run(command);
     ck_assert_msg(strstr(result.out, "\nexperts are divided: mixed (chosen)\n"), "%s", result.out);
     tool_result_free(&result);
+    json_t *dense = tool_json("plan " STORIES " --cluster hosts.json --experts whole --json",
+                              "tessera.plan.cluster");
+    const json_t *best = json_array_get(tool_member(dense, "candidates"), 0);
+    ck_assert(tool_number(best, "tensor") > 1);
+    ck_assert_str_eq(tool_text(best, "options"), "");
+    json_decref(dense);
     tool_fails("plan " GPT_OSS " --cluster hosts.json --experts host",
                "tessera: plan: planner: with host_experts, each rank needs "
                "\"host_gbytes_per_second\"; rank 0 has none\n");

@@ -260,7 +260,8 @@ static void append_experts(const result *r, const tsr_cluster_grid *grid, char t
     const bool named = r->experts->division != TSR_EXPERT_DIVISION_AUTO ||
                        grid->expert_division == TSR_EXPERT_DIVISION_MIXED;
     const char *name = cli_expert_division_name(grid->expert_division);
-    const bool divided = named && grid->tensor > 1;
+    const bool divided =
+        named && grid->tensor > 1 && grid->expert_division != TSR_EXPERT_DIVISION_AUTO;
     if (divided || r->experts->host > 0)
         append(text, " --experts %s%s", divided ? name : "",
                divided && r->experts->host > 0 ? "," : "");

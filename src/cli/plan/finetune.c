@@ -275,8 +275,7 @@ static tsr_status plan_ranks_of(const plan *s, const plan_options *o, const grid
         s->file,
         tsr_model_plan_params(.ranks = count, .dtype = s->work.full ? TSR_F32 : o->dtype,
                               .partition = &partition, .context = 1, .stages = g->stages,
-                              .stage_rates = stages, .expert_division = o->experts.division,
-                              .host_experts = o->experts.host),
+                              .stage_rates = stages),
         NULL, ranks, NULL);
     free(rates);
     free(stages);
@@ -532,8 +531,6 @@ static int read_flops(const plan_options *o, plan *s)
 static int read_work(const plan_options *o, plan *s)
 {
     work *w = &s->work;
-    if (o->context_ranks > 0)
-        return cli_usage_error("plan: --goal finetune does not take --context-parallel");
     *w = (work){.context = o->context > 0 ? o->context : 1024,
                 .batch = o->batch > 0 ? o->batch : 8,
                 .accumulate = o->accumulate > 0 ? o->accumulate : 1,
@@ -550,7 +547,16 @@ static int read_work(const plan_options *o, plan *s)
 int plan_finetune(const char *path, const plan_options *o)
 {
     plan s = {0};
-    const plan_given refused[] = {{o->draft.from != TSR_DRAFT_NONE, "draft"}, {0}};
+    const plan_given refused[] = {{o->context_ranks > 0, "context-parallel"},
+                                  {o->experts.given, "experts"},
+                                  {o->draft.from != TSR_DRAFT_NONE, "draft"},
+                                  {o->sequences > 0, "sequences"},
+                                  {o->cache_dtype != 0, "cache-dtype"},
+                                  {o->layers.count > 0, "stage-layers"},
+                                  {o->bandwidth.count > 0, "bandwidth"},
+                                  {o->host_bandwidth.count > 0, "host-bandwidth"},
+                                  {o->latency_us >= 0, "latency"},
+                                  {0}};
     int code = plan_refuse_sharding("--goal finetune", o);
     if (code == CLI_DONE)
         code = plan_refuse("--goal finetune", refused);
