@@ -107,17 +107,19 @@ typedef struct learning {
     passage *passages; /* [micro-batches]; NULL: forward passes only */
 } learning;
 
-/* Sets the dropout mask. It differs between steps, and between the windows of a step. `number` is
- * that of the micro-batch. */
+/* Sets the dropout mask. It differs between steps, between the windows of a step, and between the
+ * tokens of context ranks. `number` is that of the micro-batch. */
 static tsr_status set_dropout(gpt_model *self, int number, bool is_on)
 {
     const gpt_training *t = &self->training;
     int64_t row = (int64_t)number * t->batch + job_first_row(self->job);
-    tsr_random_params random = {.struct_size = sizeof random,
-                                .seed = (uint64_t)t->seed,
-                                .subsequence = (uint64_t)tsr_optimizer_steps(self->optimizer),
-                                .offset = (uint64_t)(row * self->config->block) *
-                                          (uint64_t)self->config->model.width};
+    tsr_random_params random = {
+        .struct_size = sizeof random,
+        .seed = (uint64_t)t->seed,
+        .subsequence =
+            (uint64_t)tsr_optimizer_steps(self->optimizer) * (uint64_t)self->job->context +
+            (uint64_t)self->job->context_rank,
+        .offset = (uint64_t)(row * self->config->block) * (uint64_t)self->config->model.width};
     float p = is_on ? (float)t->dropout : 0;
     return t->dropout > 0 ? tsr_stack_set_dropout(self->stack, p, &random) : TSR_OK;
 }
