@@ -252,6 +252,8 @@ START_TEST(wrong_data_are_named)
                                             "--context 900 need 1800");
     fails("--data @text.txt --separator x", "--separator needs a tokenizer");
     fails("--data @ids.u16", "so --tokenizer or --config must say how many there are");
+    fails("--data @text.txt --checkpoint @text.txt", "text.txt has the data, which would be "
+                                                     "overwritten");
     fails("--data @empty", "empty is empty");
     fails("--data @latin", "latin: the text is not UTF-8 at byte 3");
     fails("--data @ids.u16 --sample-every a --config " TEST_DATA "/training/lora/lora_base",

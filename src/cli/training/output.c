@@ -25,8 +25,22 @@ static tsr_status check_folder_of(const char *path)
                 : training_fail("%s: its folder cannot be written: %s", path, strerror(error));
 }
 
-/* Fails if `path` cannot be written, or is the model. Files and folders of this program replace
- * older ones of the same kind only. NULL is no path. */
+/* Returns whether a file is one that the training reads. */
+static bool is_data(const struct stat *file)
+{
+    const training_options *o = &training_chosen;
+    struct stat info;
+    for (int i = 0; i <= o->data.count; i++) {
+        const char *path = i < o->data.count ? o->data.paths[i] : o->held_out_file;
+        if (path != NULL && stat(path, &info) == 0 && info.st_dev == file->st_dev &&
+            info.st_ino == file->st_ino)
+            return true;
+    }
+    return false;
+}
+
+/* Fails if `path` cannot be written, or is the model or a file of data. Files and folders of this
+ * program replace older ones of the same kind only. NULL is no path. */
 static tsr_status check_path(const char *path, bool is_folder)
 {
     struct stat info, model;
@@ -43,6 +57,8 @@ static tsr_status check_path(const char *path, bool is_folder)
         model.st_ino == info.st_ino)
         return training_fail("%s is the model %s, which would be overwritten", path,
                              training_chosen.model);
+    if (is_data(&info))
+        return training_fail("%s has the data, which would be overwritten", path);
     if (!is_folder)
         return check_folder_of(path); /* the file is written under another name first */
     return access(path, W_OK | X_OK) == 0
