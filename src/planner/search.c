@@ -155,7 +155,8 @@ tsr_status tsr__grid_search_run(tsr__grid_search *s, tsr__grid_candidates *out)
     *out = (tsr__grid_candidates){0};
     TSR__TRY(tsr__grid_count_layer(s));
     TSR__TRY(add_all(s, out));
-    qsort(out->all, out->count, sizeof *out->all, compare_candidates);
+    if (out->count > 0)
+        qsort(out->all, out->count, sizeof *out->all, compare_candidates);
     return TSR_OK;
 }
 
