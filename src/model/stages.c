@@ -122,10 +122,10 @@ static void note_division(tsr_model *m, const tsr_model_plan_params *p, const in
 {
     static const char *const names[] = {"", "inside", "whole", "mixed"};
     const int each = p->ranks / p->stages;
-    const tsr_model_rank_plan *first = &held[m->stage * each];
+    const tsr_model_rank_plan *first = &held[(ptrdiff_t)m->stage * each];
     uint64_t hash = tsr__hash(TSR__HASH_START, counts, (size_t)p->stages * sizeof *counts);
     for (int s = 0; s < p->stages; s++) {
-        const int division = (int)held[s * each].expert_division;
+        const int division = (int)held[(ptrdiff_t)s * each].expert_division;
         hash = tsr__hash(hash, &division, sizeof division);
     }
     m->division = (int32_t)(hash % INT32_MAX);

@@ -263,7 +263,7 @@ static void print_division(const result *r)
 {
     const int each = r->given.count / r->stages;
     for (int s = 0; s < r->stages && each > 1; s++) {
-        const tsr_model_rank_plan *p = &r->ranks[s * each];
+        const tsr_model_rank_plan *p = &r->ranks[(ptrdiff_t)s * each];
         char stage[32] = "";
         if (r->stages > 1)
             snprintf(stage, sizeof stage, " of stage %d", s);

@@ -370,20 +370,18 @@ tsr_status train_text_use(training_run *r)
 {
     training_options *o = &training_chosen;
     texts *t = r->source.user;
-    const int64_t context = o->context, vocabulary = tsr_model_file_config(r->file)->vocabulary;
+    const long long context = o->context, vocabulary = tsr_model_file_config(r->file)->vocabulary;
     t->rows = (t->trained.count - context) / context;
     if (t->rows < 1)
         return training_fail("the data has %lld tokens for training, but rows of --context %lld "
                              "need %lld",
-                             (long long)t->trained.count, (long long)context,
-                             (long long)(2 * context));
+                             (long long)t->trained.count, context, 2 * context);
     TRY(check_ids(&t->trained, vocabulary));
     TRY(check_ids(&t->held_out, vocabulary));
     const int64_t all = t->held_out.count > 0 ? (t->held_out.count - 1) / context : 0;
     if (o->held_out_file != NULL && all < 1)
         return training_fail("%s has %lld tokens, but a row of --context %lld needs %lld",
-                             o->held_out_file, (long long)t->held_out.count, (long long)context,
-                             (long long)(context + 1));
+                             o->held_out_file, (long long)t->held_out.count, context, context + 1);
     r->source.context = context;
     r->source.held_out = all < o->evaluate_rows ? all : o->evaluate_rows;
     r->source.get = get_rows;

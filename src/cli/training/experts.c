@@ -119,7 +119,8 @@ static double auxiliary_loss(const training_model *m, const double *sums, float 
 {
     const training_options *o = &training_chosen;
     const int64_t layers = m->config->layers, experts = m->experts;
-    const double tokens = (double)(o->batch / o->accumulate * o->context);
+    const int64_t rows = o->batch / o->accumulate;
+    const double tokens = (double)rows * (double)o->context;
     const double *probabilities = sums + layers * experts;
     double aux = 0, with = 0;
     for (int l = 0; l < layers; l++)

@@ -12,7 +12,7 @@ enum { THREADS = 64, VECTOR = 8, COLUMNS = 4, MOST_TOKENS = 8 };
 static uint64_t iterations(const tsr__grouped *call, uint32_t threads)
 {
     const uint64_t experts = call->params->weights ? call->pairs.chosen : 1;
-    return experts * (tsr__div_up_u64(call->k, 4 * threads) + 2);
+    return experts * (tsr__div_up_u64(call->k, UINT64_C(4) * threads) + 2);
 }
 
 /* Returns the invocations of a workgroup, a power of two. Drivers for processors run a workgroup

@@ -86,7 +86,7 @@ static uint32_t threads_for(const tsr__matmul_call *call, tsr__shader shader, ui
     const int64_t chunks = call->problem->k / CHUNK;
     const uint32_t staging = staging_of(call, shader),
                    block = large ? 8 : 1; /* chunks of a block */
-    const uint32_t bytes = (uint32_t)tsr__dtype_bytes(format, block * CHUNK);
+    const uint32_t bytes = (uint32_t)tsr__dtype_bytes(format, (uint64_t)block * CHUNK);
     const uint32_t staged = staging ? tsr__div_up_u32(columns * bytes, block) : 0;
     const uint32_t spare = staging == 2 ? columns * 16 : 0;
     const uint32_t unit = large || device->info.subgroup_size > 32 ? 64 : 32;

@@ -64,7 +64,7 @@ tsr_status tsr__facts_adjust_hidden(tsr__facts *facts)
                  "%s: %" PRId64 " hidden features, times %g, in multiples of %" PRId64
                  ", are not possible",
                  facts->file, facts->hidden, factor, multiple);
-    const int64_t scaled = (int64_t)(factor * (double)(2 * facts->hidden / 3));
+    const int64_t third = 2 * facts->hidden / 3, scaled = (int64_t)(factor * (double)third);
     facts->hidden = (scaled + multiple - 1) / multiple * multiple;
     return TSR_OK;
 }

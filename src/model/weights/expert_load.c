@@ -8,7 +8,7 @@
 #include "model/weights/expert_load.h"
 
 /* With more chosen experts or more groups than this, groups count with their part of all. */
-#define MOST_CHOSEN 64
+#define MOST_CHOSEN INT64_C(64)
 #define MOST_GROUPS 64
 
 /* Returns the number of ways to choose k of n. */
@@ -26,11 +26,11 @@ static double part_below(int groups, const tsr__expert_group *group, int chosen,
                          double limit, double *ways)
 {
     double *here = ways, *next = ways + MOST_CHOSEN + 1;
-    memset(ways, 0, 2 * (MOST_CHOSEN + 1) * sizeof *ways);
+    memset(ways, 0, (size_t)(2 * (MOST_CHOSEN + 1)) * sizeof *ways);
     here[0] = 1;
     for (int g = 0; g < groups; g++) {
         double *swap = here;
-        memset(next, 0, (MOST_CHOSEN + 1) * sizeof *next);
+        memset(next, 0, (size_t)(MOST_CHOSEN + 1) * sizeof *next);
         for (int n = 0; n <= chosen && n <= group[g].experts && n * group[g].work < limit; n++) {
             const double of_group = choices(group[g].experts, n);
             for (int k = 0; k + n <= chosen; k++)
@@ -77,7 +77,7 @@ tsr_status tsr__expert_load(int groups, const tsr__expert_group *group, int64_t 
     if (chosen > MOST_CHOSEN || groups > MOST_GROUPS || chosen >= count)
         return TSR_OK;
     const size_t most = (size_t)groups * (size_t)chosen;
-    double *values = tsr__calloc(most + 2 * (MOST_CHOSEN + 1), sizeof *values);
+    double *values = tsr__calloc(most + (size_t)(2 * (MOST_CHOSEN + 1)), sizeof *values);
     if (!values)
         return TSR_ERR_NO_MEMORY;
     const size_t different = list_values(groups, group, (int)chosen, values);
