@@ -192,7 +192,7 @@ static const struct operation_case {
     {"gradient of an embedding", embedding_grad, 23},
     {"the largest elements", topk, 9},
     {"work by bytes", by_bytes, 4},
-    {"products of weights, few rows", quant_few, 7},
+    {"products of weights, few rows", quant_few, 4},
     {"products of weights", quant_many, 3},
     {"attention of few queries", attention_few, 6},
     {"attention and gradients", attention_tiled, 12},
