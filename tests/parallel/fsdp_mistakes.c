@@ -119,6 +119,30 @@ CASE(other_plans, "fsdp: different plans are an error")
     CHECK(!m, "no model was created");
 }
 
+/* A rank is lost after the ranks have met for one of an optimizer's two models: neither makes the
+ * step. If one rank has met for both, both make it. */
+static void meet_in_two_models(const tsr_fsdp_params *params, tsr_fsdp **first)
+{
+    const tsr_adamw_params adamw = *tsr_adamw_params(.learning_rate = 0.1F);
+    const tsr__fsdp_step how = {.adamw = &adamw, .scale = {.value = 1}};
+    tsr_fsdp *two[2] = {*first, NULL};
+    OK(tsr_fsdp_create(params, &two[1]));
+    for (int complete = 0; complete < 2; complete++) {
+        for (int i = 0; i < 2; i++)
+            OK(tsr__fsdp_prepare(two[i], &how));
+        for (int i = 0; i <= complete; i++)
+            OK(tsr__fsdp_meet(two[i]));
+        for (int i = 0; i < 2 && complete && my_rank == 0; i++)
+            tsr__fsdp_have_met(two[i]);
+        for (int i = 0; i < 2; i++) {
+            OK(tsr_fsdp_rebuild(params, &two[i]));
+            CHECK(two[i]->steps == complete, "model %d has made %d steps", i, (int)two[i]->steps);
+        }
+    }
+    tsr_fsdp_destroy(&two[1]);
+    *first = two[0];
+}
+
 CASE(rebuilding_mistakes, "fsdp: mistakes in rebuilding are errors that leave the model as it is")
 {
     tsr_fsdp *m = NULL;
@@ -183,6 +207,7 @@ CASE(rebuilding_mistakes, "fsdp: mistakes in rebuilding are errors that leave th
     params.optimizer = TSR_OPTIMIZER_SGD;
     REFUSED("optimizer, plain_sgd or in_place is not that of the model");
     OK(tsr_fsdp_rebuild(&params, &m));
+    meet_in_two_models(&params, &m);
     tsr_fsdp_destroy(&m);
 
     params.replicas = my_rank == 1;

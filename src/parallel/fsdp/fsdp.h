@@ -252,17 +252,18 @@ tsr_status tsr__fsdp_collect_all(tsr_fsdp *model) TSR_NODISCARD;
 /* pass.c: Fails if a unit is in use. */
 tsr_status tsr__fsdp_check_not_in_use(const tsr_fsdp *model, const char *who) TSR_NODISCARD;
 
-/* step.c: A step has three phases. If an optimizer has several models, each phase is done for all
+/* step.c: A step has four phases. If an optimizer has several models, each phase is done for all
  * of them before the next phase. So if a rank is lost, either all models make the step or none
- * does.
+ * does: no rank says that one of its models has met before it has met for all.
  *
  * tsr__fsdp_prepare blocks until the gradients have been reduced, and sends them to the copies. The
  * caller must have checked the numbers, even on a rank without shards: such a rank must fail, or
  * count the step, like the others. tsr__fsdp_meet blocks until all ranks are prepared; without
- * copies it does not block. tsr__fsdp_apply changes the shards and the copies; it needs no other
- * rank. */
+ * copies it does not block. tsr__fsdp_have_met notes that. tsr__fsdp_apply changes the shards and
+ * the copies; it needs no other rank. */
 tsr_status tsr__fsdp_prepare(tsr_fsdp *model, const tsr__fsdp_step *how) TSR_NODISCARD;
 tsr_status tsr__fsdp_meet(tsr_fsdp *model) TSR_NODISCARD;
+void tsr__fsdp_have_met(tsr_fsdp *model);
 tsr_status tsr__fsdp_apply(tsr_fsdp *model) TSR_NODISCARD;
 /* Clears the gradients without a step. Blocks until all gradients have been reduced. */
 tsr_status tsr__fsdp_zero_grad(tsr_fsdp *model) TSR_NODISCARD;

@@ -169,10 +169,14 @@ tsr_status tsr__fsdp_prepare(tsr_fsdp *model, const tsr__fsdp_step *how)
 
 tsr_status tsr__fsdp_meet(tsr_fsdp *model)
 {
-    if (model->progress == TSR__FSDP_PREPARED && model->replica.comm)
-        TSR__TRY(tsr_comm_barrier(model->replica.comm, NULL));
+    return model->progress == TSR__FSDP_PREPARED && model->replica.comm
+               ? tsr_comm_barrier(model->replica.comm, NULL)
+               : TSR_OK;
+}
+
+void tsr__fsdp_have_met(tsr_fsdp *model)
+{
     model->progress = TSR__FSDP_MET;
-    return TSR_OK;
 }
 
 tsr_status tsr__fsdp_apply(tsr_fsdp *model)

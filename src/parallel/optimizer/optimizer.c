@@ -366,6 +366,9 @@ static tsr_status step_models(tsr_optimizer *optimizer, float learning_rate)
     for (size_t i = 0; i < optimizer->model_count; i++)
         if (!optimizer->models[i].stepped)
             TSR__TRY(tsr__fsdp_meet(optimizer->models[i].fsdp));
+    for (size_t i = 0; i < optimizer->model_count; i++)
+        if (!optimizer->models[i].stepped)
+            tsr__fsdp_have_met(optimizer->models[i].fsdp);
     for (size_t i = 0; i < optimizer->model_count; i++) {
         tsr__optimizer_model *model = &optimizer->models[i];
         if (model->stepped)
