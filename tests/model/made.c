@@ -175,13 +175,15 @@ void made_finish(made_model *m)
         "m-00001-of-00002.gguf", "m-00002-of-00002.gguf", "m-00001-of-00003.gguf",
         "m-00002-of-00003.gguf", "m-00003-of-00003.gguf"};
     char path[160];
-    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+    for (size_t i = 0; m->count > 0 && i < sizeof files / sizeof *files; i++) {
         snprintf(path, sizeof path, "%s/%s", m->folder, files[i]);
         unlink(path);
     }
-    rmdir(m->folder);
+    if (m->count > 0)
+        rmdir(m->folder);
     for (int i = 0; i < m->count; i++)
         free(m->tensors[i].values);
+    m->count = 0; /* it may be finished again */
 }
 
 made_tensor *made_find(made_model *m, const char *name)
