@@ -229,14 +229,13 @@ static tsr_status read_member(tsr__config_reader *r)
     return tsr__json_skip(&r->json);
 }
 
-static tsr_status read_members(tsr__config_reader *r, tsr_status (*read)(tsr__config_reader *));
 static tsr_status read_inner_type(tsr__config_reader *r);
 
 /* Reads the type only, in a first pass, because the names of the other members depend on it. */
 static tsr_status read_type(tsr__config_reader *r)
 {
     if (strcmp(r->key, "text_config") == 0 && tsr__json_peek(&r->json) == '{')
-        return read_members(r, read_inner_type);
+        return tsr__config_read_members(r, read_inner_type);
     return strcmp(r->key, "model_type") == 0 ? tsr__json_string(&r->json, sizeof r->type, r->type)
                                              : tsr__json_skip(&r->json);
 }
@@ -252,7 +251,7 @@ static tsr_status read_inner_type(tsr__config_reader *r)
 static tsr_status read_outer_member(tsr__config_reader *r)
 {
     if (strcmp(r->key, "text_config") == 0)
-        return read_members(r, read_member);
+        return tsr__config_read_members(r, read_member);
     if (strcmp(r->key, "tie_word_embeddings") == 0)
         return tsr__config_read_bool(r, &r->facts->tied);
     if (strcmp(r->key, "bos_token_id") == 0)
@@ -268,12 +267,11 @@ static tsr_status read_end_member(tsr__config_reader *r)
 static tsr_status read_object(tsr__config_reader *r, tsr_status (*read)(tsr__config_reader *))
 {
     r->json.at = 0;
-    TSR__TRY(read_members(r, read));
+    TSR__TRY(tsr__config_read_members(r, read));
     return tsr__json_end(&r->json);
 }
 
-/* Reads an object: calls `read` for each member, whose key is r->key. */
-static tsr_status read_members(tsr__config_reader *r, tsr_status (*read)(tsr__config_reader *))
+tsr_status tsr__config_read_members(tsr__config_reader *r, tsr_status (*read)(tsr__config_reader *))
 {
     bool more = false;
     TSR__TRY(tsr__json_enter(&r->json, '{'));

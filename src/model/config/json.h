@@ -25,6 +25,9 @@ bool tsr__config_is_null(tsr__config_reader *r);
 tsr_status tsr__config_read_integer(tsr__config_reader *r, int64_t *out) TSR_NODISCARD;
 tsr_status tsr__config_read_real(tsr__config_reader *r, double *out) TSR_NODISCARD;
 tsr_status tsr__config_read_bool(tsr__config_reader *r, int *out) TSR_NODISCARD;
+/* Reads an object: calls `read` for each member, whose key is r->key. */
+tsr_status tsr__config_read_members(tsr__config_reader *r,
+                                    tsr_status (*read)(tsr__config_reader *)) TSR_NODISCARD;
 /* Refuses a model in which this member is true, because no supported family computes it. */
 tsr_status tsr__config_refuse_if_set(tsr__config_reader *r) TSR_NODISCARD;
 

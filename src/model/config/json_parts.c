@@ -159,33 +159,21 @@ static tsr_status read_rope_member(tsr__config_reader *r)
     return tsr__json_skip(&r->json);
 }
 
+static tsr_status read_window_member(tsr__config_reader *r)
+{
+    return strcmp(r->key, "rope_theta") == 0 ? tsr__config_read_real(r, &r->facts->window_theta)
+                                             : tsr__json_skip(&r->json);
+}
+
 /* Reads the rotary positions of layers with a window, of which only the base may differ. */
 static tsr_status read_window_rope(tsr__config_reader *r)
 {
-    bool more = false;
-    TSR__TRY(tsr__json_enter(&r->json, '{'));
-    for (;;) {
-        TSR__TRY(tsr__json_member(&r->json, r->key, &more));
-        if (!more)
-            return TSR_OK;
-        TSR__TRY(strcmp(r->key, "rope_theta") == 0
-                     ? tsr__config_read_real(r, &r->facts->window_theta)
-                     : tsr__json_skip(&r->json));
-    }
+    return tsr__config_read_members(r, read_window_member);
 }
 
 static tsr_status read_rope(tsr__config_reader *r)
 {
-    bool more = false;
-    if (tsr__config_is_null(r))
-        return TSR_OK;
-    TSR__TRY(tsr__json_enter(&r->json, '{'));
-    for (;;) {
-        TSR__TRY(tsr__json_member(&r->json, r->key, &more));
-        if (!more)
-            return TSR_OK;
-        TSR__TRY(read_rope_member(r));
-    }
+    return tsr__config_is_null(r) ? TSR_OK : tsr__config_read_members(r, read_rope_member);
 }
 
 /* Reads the name of the function that gives experts their scores. */
