@@ -18,6 +18,15 @@
      "numbers ('medium')", \
      .read = cli_read_precision, .user = &training_chosen.precision}
 
+/* How the learning rate changes. */
+#define TRAINING_SCHEDULE_OPTIONS \
+    {"final-rate", "R", "the learning rate of the last step (default: a tenth of the highest)", \
+     .real = &training_chosen.final_rate, .low = 0, .high = TRAINING_MOST}, \
+    {"schedule", "NAME", "constant, linear or cosine (default: cosine)", \
+     .read = training_read_schedule, .user = &training_chosen.schedule}, \
+    {"warmup", "N", "steps before the highest learning rate (default: 3 % of the steps)", \
+     .integer = &training_chosen.warmup, .low = 0, .high = TRAINING_MOST}
+
 /* Evaluations, and files beside the output. */
 #define TRAINING_REPORT_OPTIONS \
     {"evaluate-every", "N", \
