@@ -3,6 +3,7 @@
 #ifndef TSR_TOOL_SEAM_H
 #define TSR_TOOL_SEAM_H
 
+#include "base/alloc.h"
 #include "gpu/device/facts.h"
 #include "gpu/matmul/tuning/tuning.h"
 #include "gpu/memory/usage.h"
@@ -15,5 +16,6 @@
 #include "tensor/check.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/tokenizer_read.h"
+#include "tokenizer/tokenizer_write.h"
 
 #endif

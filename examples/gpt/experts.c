@@ -1,35 +1,18 @@
-#include "experts.h"
-
+/* The loads of experts in training, and what balances them: an auxiliary loss, or biases for the
+ * choice. */
 #include <stdlib.h>
 
-/* Returns the experts of a layer of the model; 0: it has none. */
-static int64_t experts_of(const gpt_model *self, int layer)
-{
-    const tsr_model_config *c = &self->config->model;
-    const tsr_model_layer *l = c->kinds[c->layer_kinds ? c->layer_kinds[layer] : 0];
-    return l->experts ? l->experts->count : 0;
-}
-
-static int first_layer(const gpt_model *self)
-{
-    int sum = 0;
-    for (int s = 0; s < self->job->stage; s++)
-        sum += self->stage_blocks[s];
-    return sum;
-}
+#include "model.h"
 
 tsr_status experts_init(gpt_model *self)
 {
-    const int layers = self->config->model.layers;
-    for (int l = 0; l < layers; l++)
-        if (experts_of(self, l) > self->experts)
-            self->experts = experts_of(self, l);
-    if (self->experts == 0)
+    const int64_t experts = self->options->experts;
+    if (experts == 0)
         return TSR_OK;
-    self->loads = calloc((size_t)layers * (size_t)self->experts, sizeof *self->loads);
+    self->loads = calloc((size_t)(self->config.layers * experts), sizeof *self->loads);
     if (!self->loads)
         return TSR_ERR_NO_MEMORY;
-    return tsr_tensor_create(self->job->device, TSR_F32, 1, &self->experts, &self->balance);
+    return tsr_tensor_create(self->job->device, TSR_F32, 1, &experts, &self->balance);
 }
 
 void experts_finish(gpt_model *self)
@@ -39,14 +22,18 @@ void experts_finish(gpt_model *self)
     self->loads = NULL;
 }
 
-/* Counting ----------------------------------------------------------------------------------- */
+/* Counting ------------------------------------------------------------------------------------- */
 
 /* Adds up the probabilities of all experts over the tokens: sums[experts]. */
-static tsr_status sum_probabilities(gpt_model *self, const tsr_tensor *logits, float *sums)
+static tsr_status sum_probabilities(const gpt_model *self, const tsr_tensor *logits, double *sums)
 {
     const tsr_layout *l = tsr_tensor_layout(logits);
+    const size_t experts = (size_t)l->shape[1];
+    float *all = calloc(experts, sizeof *all);
     tsr_tensor *probabilities = NULL, *sum = NULL;
-    tsr_status status = tsr_tensor_create(self->job->device, TSR_F32, 2, l->shape, &probabilities);
+    tsr_status status = all ? TSR_OK : TSR_ERR_NO_MEMORY;
+    if (status == TSR_OK)
+        status = tsr_tensor_create(self->job->device, TSR_F32, 2, l->shape, &probabilities);
     if (status == TSR_OK)
         status = tsr_tensor_create(self->job->device, TSR_F32, 1, &l->shape[1], &sum);
     if (status == TSR_OK)
@@ -54,14 +41,16 @@ static tsr_status sum_probabilities(gpt_model *self, const tsr_tensor *logits, f
     if (status == TSR_OK)
         status = tsr_reduce(self->job->stream, sum, probabilities, 0, TSR_REDUCE_SUM, false);
     if (status == TSR_OK)
-        status =
-            tsr_tensor_download(self->job->stream, sum, sums, (uint64_t)l->shape[1] * sizeof *sums);
+        status = tsr_tensor_download(self->job->stream, sum, all, experts * sizeof *all);
+    for (size_t e = 0; e < experts && status == TSR_OK; e++)
+        sums[e] = (double)all[e];
     tsr_tensor_destroy(&probabilities);
     tsr_tensor_destroy(&sum);
+    free(all);
     return status;
 }
 
-static tsr_status count_ids(gpt_model *self, const tsr_tensor *ids, double *counts)
+static tsr_status count_ids(const gpt_model *self, const tsr_tensor *ids, double *counts)
 {
     const int64_t count = tsr_layout_count(tsr_tensor_layout(ids));
     int32_t *all = calloc((size_t)count, sizeof *all);
@@ -75,43 +64,25 @@ static tsr_status count_ids(gpt_model *self, const tsr_tensor *ids, double *coun
     return status;
 }
 
-/* Counts the choices of a block of this stage. All tensor-parallel ranks choose alike, so one of
- * them counts. */
-static tsr_status count_block(gpt_model *self, const tsr_stack_saved *saved, int block,
-                              gpt_choices *out)
-{
-    const int layer = first_layer(self) + block;
-    const int64_t experts = experts_of(self, layer), at = layer * self->experts;
-    tsr_moe_choice choice = TSR_INIT(tsr_moe_choice);
-    float *sums;
-    if (experts == 0 || self->job->tensor_rank != 0)
-        return TSR_OK;
-    TRY(tsr_stack_get_choice(saved, block, &choice));
-    TRY(count_ids(self, choice.ids, out->sent + at));
-    sums = calloc((size_t)experts, sizeof *sums);
-    if (!sums)
-        return TSR_ERR_NO_MEMORY;
-    const tsr_status status = sum_probabilities(self, choice.logits, sums);
-    double *all = out->sent + self->config->model.layers * self->experts + at;
-    for (int64_t e = 0; e < experts && status == TSR_OK; e++)
-        all[e] = (double)sums[e];
-    free(sums);
-    return status;
-}
-
 tsr_status experts_count(gpt_model *self, const tsr_stack_saved *saved, gpt_choices *out)
 {
-    const size_t count = 2 * (size_t)self->config->model.layers * (size_t)self->experts;
-    if (count == 0)
+    const int64_t experts = self->options->experts, all = self->config.layers * experts;
+    if (experts == 0)
         return TSR_OK;
-    out->sent = calloc(count, sizeof *out->sent);
-    out->sums = calloc(count, sizeof *out->sums);
+    out->sent = calloc(2 * (size_t)all, sizeof *out->sent);
+    out->sums = calloc(2 * (size_t)all, sizeof *out->sums);
     if (!out->sent || !out->sums)
         return TSR_ERR_NO_MEMORY;
-    for (int b = 0; b < self->stage_blocks[self->job->stage]; b++)
-        TRY(count_block(self, saved, b, out));
-    return tsr_comm_all_reduce(self->job->world, out->sent, out->sums, count, TSR_F64, TSR_OP_SUM,
-                               &out->request);
+    /* All tensor-parallel ranks choose alike, so one of them counts. */
+    for (int b = 0; b < self->layers && self->job->tensor_rank == 0; b++) {
+        double *of_layer = out->sent + (self->first_layer + b) * experts;
+        tsr_moe_choice choice = TSR_INIT(tsr_moe_choice);
+        TRY(tsr_stack_get_choice(saved, b, &choice));
+        TRY(count_ids(self, choice.ids, of_layer));
+        TRY(sum_probabilities(self, choice.logits, of_layer + all));
+    }
+    return tsr_comm_all_reduce(self->job->world, out->sent, out->sums, 2 * (uint64_t)all, TSR_F64,
+                               TSR_OP_SUM, &out->request);
 }
 
 void experts_forget(gpt_choices *choices)
@@ -122,75 +93,73 @@ void experts_forget(gpt_choices *choices)
     *choices = (gpt_choices){0};
 }
 
-/* Balance ------------------------------------------------------------------------------------ */
+/* Balance -------------------------------------------------------------------------------------- */
 
 /* Computes the auxiliary loss over the tokens of all layers together, experts · Σ f_e · P_e, and
  * its gradient with respect to each token's probability of expert e. */
 static double auxiliary_loss(const gpt_model *self, const double *sums, float *gradient)
 {
-    const int64_t layers = self->config->model.layers, experts = self->experts;
-    const double tokens = (double)self->training.batch * self->config->block;
+    const gpt_options *o = self->options;
+    const int64_t layers = self->config.layers, experts = o->experts;
     const double *probabilities = sums + layers * experts;
-    double aux = 0, with = 0;
-    for (int l = 0; l < layers; l++)
-        with += experts_of(self, l) > 0 ? tokens : 0;
+    const double tokens = (double)layers * (double)o->batch * (double)o->block;
+    double aux = 0;
     for (int64_t e = 0; e < experts; e++) {
         double chosen = 0, probability = 0;
         for (int64_t l = 0; l < layers; l++) {
             chosen += sums[l * experts + e];
             probability += probabilities[l * experts + e];
         }
-        aux += (double)experts * chosen / with * probability / with;
-        gradient[e] = (float)(self->training.balance * (double)experts * chosen / with / with /
-                              self->training.accumulate);
+        aux += (double)experts * chosen / tokens * probability / tokens;
+        gradient[e] =
+            (float)(o->balance * (double)experts * chosen / tokens / tokens / o->accumulate);
     }
     return aux;
 }
 
 tsr_status experts_balance(gpt_model *self, gpt_choices *choices, bool first)
 {
-    const int64_t layers = self->config->model.layers, experts = self->experts;
+    const gpt_options *o = self->options;
+    const int64_t all = self->config.layers * o->experts;
     if (!choices->sums)
         return TSR_OK;
     TRY(tsr_request_wait(&choices->request));
-    float *gradient = calloc((size_t)experts, sizeof *gradient);
+    float *gradient = calloc((size_t)o->experts, sizeof *gradient);
     if (!gradient)
         return TSR_ERR_NO_MEMORY;
     const double aux = auxiliary_loss(self, choices->sums, gradient);
-    self->aux = (first ? 0 : self->aux) + aux / self->training.accumulate;
-    for (int64_t i = 0; i < layers * experts; i++)
+    self->aux = (first ? 0 : self->aux) + aux / o->accumulate;
+    for (int64_t i = 0; i < all; i++)
         self->loads[i] = (first ? 0 : self->loads[i]) + choices->sums[i];
     tsr_status status = TSR_OK;
-    if (self->training.balance > 0)
+    if (o->balance > 0)
         status = tsr_tensor_upload(self->job->stream, self->balance, gradient,
-                                   (uint64_t)experts * sizeof *gradient);
+                                   (uint64_t)o->experts * sizeof *gradient);
     free(gradient);
-    for (int b = 0; b < self->stage_blocks[self->job->stage] && self->training.balance > 0; b++)
-        if (status == TSR_OK && experts_of(self, first_layer(self) + b) > 0)
-            status = tsr_moe_set_balance(tsr_stack_block(self->stack, b), self->balance);
+    for (int b = 0; b < self->layers && o->balance > 0 && status == TSR_OK; b++)
+        status = tsr_moe_set_balance(tsr_stack_block(self->stack, b), self->balance);
     return status;
 }
 
-/* Biases ------------------------------------------------------------------------------------- */
+/* Biases --------------------------------------------------------------------------------------- */
 
 tsr_status experts_shift(gpt_model *self)
 {
-    const int blocks = self->stage_blocks[self->job->stage], first = first_layer(self);
-    if (self->experts == 0 || self->training.bias_rate == 0)
+    const int64_t experts = self->options->experts;
+    if (experts == 0 || self->options->bias_rate == 0)
         return TSR_OK;
-    const float **changes = calloc((size_t)blocks, sizeof *changes);
-    float *all = calloc((size_t)blocks * (size_t)self->experts, sizeof *all);
+    const float **changes = calloc((size_t)self->layers, sizeof *changes);
+    float *all = calloc((size_t)(self->layers * experts), sizeof *all);
     tsr_status status = changes && all ? TSR_OK : TSR_ERR_NO_MEMORY;
-    for (int b = 0; b < blocks && status == TSR_OK; b++) {
-        const int64_t experts = experts_of(self, first + b);
-        const double *load = self->loads + (first + b) * self->experts;
+    for (int b = 0; b < self->layers && status == TSR_OK; b++) {
+        const double *load = self->loads + (self->first_layer + b) * experts;
         double mean = 0;
         for (int64_t e = 0; e < experts; e++)
             mean += load[e] / (double)experts;
         for (int64_t e = 0; e < experts; e++)
-            all[b * self->experts + e] =
-                (float)self->training.bias_rate * (float)((load[e] < mean) - (load[e] > mean));
-        changes[b] = experts > 0 ? all + b * self->experts : NULL;
+            all[b * experts + e] =
+                (float)self->options->bias_rate * (float)((load[e] < mean) - (load[e] > mean));
+        changes[b] = all + b * experts;
     }
     if (status == TSR_OK)
         status = tsr_stack_add_choice_biases(self->stack, changes);

@@ -1,88 +1,67 @@
-/* The training of a model, whose layers are a tsr_stack for each stage of a pipeline. A stage is
- * divided over its grid of ranks. */
+/* The model and its passes. Its layers are a tsr_stack for each stage of a pipeline, and each stage
+ * is divided over its grid of ranks. */
 #ifndef GPT_MODEL_H
 #define GPT_MODEL_H
 
 #include "common/job.h"
-#include "config.h"
-
-/* The tokens of a window that this rank has: all, or a chunk from the front and one from the
- * back. */
-typedef struct gpt_chunks {
-    int tokens;
-    tsr_shard_range range[2];
-} gpt_chunks;
-
-typedef struct gpt_model_params {
-    const example_job *job;
-    const gpt_config *config; /* must outlive the model */
-    const gpt_chunks *chunks;
-    const gpt_training *training;
-    const gpt_stages *stages;      /* how blocks are divided */
-    const gpt_rates *tensor_rates; /* must outlive the model */
-    const char *strategy; /* how data-parallel ranks share parameters; "none": each has all */
-    tsr_dtype dtype;      /* of parameters and activations */
-    bool recompute, experts_over_data;
-    bool elastic; /* parameters have replicas, for model_rebuild() */
-} gpt_model_params;
+#include "options.h"
 
 typedef struct gpt_model {
     const example_job *job;
-    const gpt_config *config;
-    gpt_training training;
-    int tokens; /* of a window, on this rank */
-    tsr_dtype dtype;
-    bool is_elastic;
-    tsr_partition_params partition; /* how tensor-parallel ranks divide the model */
+    const gpt_options *options;
+    /* its description, which points into itself */
+    tsr_model_config config;
+    tsr_model_layer layer;
+    const tsr_model_layer *kinds[1];
+    tsr_rope_params rope;
+    tsr_model_experts experts;
+    tsr_partition_params partition; /* over tensor-parallel ranks */
+    tsr_shard_range chunks[2];      /* the tokens of each window that this rank has */
+    int64_t tokens;                 /* their number */
+    int first_layer, layers;        /* of this stage */
+    bool is_first, is_last;         /* whether this stage is the first, or the last */
     tsr_pipeline *pipeline;
-    bool is_first, is_last;           /* whether this stage is the first, or the last */
-    int stage_blocks[GPT_MAX_STAGES]; /* how many blocks each stage has */
-    tsr_stack *stack;                 /* the layers of this stage, and their sharded parameters */
+    tsr_stack *stack;
     tsr_optimizer *optimizer;
-    tsr_tensor *losses, *loss_sum, *dlogits; /* last stage: for this rank's part of a micro-batch */
-    /* The sum of losses in the host's memory, valid once the stream reaches `loss_point`. NULL if
-     * model_update() waits for its results. */
-    tsr_tensor *loss_seen;
-    uint64_t loss_point;
-    /* Mixtures of experts (experts.c): the most experts of a layer, or 0; the auxiliary loss of the
-     * last step, whatever its factor, and the tokens of each expert, [layers, experts]. */
-    int64_t experts;
+    tsr_tensor *loss; /* f32 [1], of the last stage: the sum over a step */
+    /* experts (experts.c): the auxiliary loss of the last step, whatever its factor, and the tokens
+     * of each expert, [layers, experts] */
     double aux, *loads;
     tsr_tensor *balance; /* [experts]: the gradient of the auxiliary loss */
 } gpt_model;
 
-/* Call model_finish() afterwards, also on failure. */
-tsr_status model_init(gpt_model *self, const gpt_model_params *params);
+/* Creates the model with random weights, or those of --init. Call model_finish() afterwards, also
+ * on failure. */
+tsr_status model_init(gpt_model *self, const example_job *job, const gpt_options *options,
+                      int64_t vocabulary);
 void model_finish(gpt_model *self);
 
-/* Divides the parameters of an elastic job among its new ranks. After a failure it may be called
- * again, once the ranks have changed again. The ranks continue with the step that the optimizer has
- * reached. In a process that joins, model_init() does this. */
-tsr_status model_rebuild(gpt_model *self, const char *strategy);
+/* Makes the passes of `count` micro-batches, and gives the mean loss over the tokens of all ranks.
+ * windows[count * rows] are this rank's, each of block + 1 tokens. With `learn`, computes the
+ * gradients. */
+tsr_status model_pass(gpt_model *self, int count, const int32_t *const *windows, bool learn,
+                      double *loss);
 
-/* This rank's windows of a micro-batch, i32 [rows, tokens]: `x` has the tokens, and `y` the token
- * that follows each. */
-typedef struct gpt_batch {
-    tsr_tensor *x, *y;
-} gpt_batch;
+/* Experts (experts.c) -------------------------------------------------------------------------- */
 
-/* Makes the forward and backward passes of all micro-batches of a step:
- * batches[training.accumulate]. */
-tsr_status model_learn(gpt_model *self, const gpt_batch *batches);
+/* What the ranks together chose for a micro-batch: how often each expert of each layer was chosen,
+ * and the sum of its probabilities. The sum over all ranks is in progress until experts_balance().
+ */
+typedef struct gpt_choices {
+    double *sent, *sums; /* [2, layers, experts]; NULL: the model has no experts */
+    tsr_request *request;
+} gpt_choices;
 
-/* Makes the optimizer's step after model_learn(). Returns the mean loss over all micro-batches and
- * ranks before the step, and the norm of its gradient before clipping. If this rank is alone, the
- * function does not wait for these results. It then sets *later, and model_results() returns them
- * until the next call. */
-tsr_status model_update(gpt_model *self, double *loss, double *grad_norm, bool *later);
-tsr_status model_results(gpt_model *self, double *loss, double *grad_norm);
-
-/* Computes the mean loss over all ranks' windows of batches[count], without dropout and without a
- * step. */
-tsr_status model_evaluate(gpt_model *self, int count, const gpt_batch *batches, double *loss);
-
-/* Computes the logits of the next token, f32 [vocabulary]. x is i32 [1, count]: tokens of one
- * sequence, for which a step of the cache has begun. All ranks call it and get the same logits. */
-tsr_status model_next(gpt_model *self, const tsr_tensor *x, tsr_kv_cache *cache, float *logits);
+tsr_status experts_init(gpt_model *self);
+void experts_finish(gpt_model *self);
+/* After the forward pass of a micro-batch: counts the choices, and starts to add those of all
+ * ranks. */
+tsr_status experts_count(gpt_model *self, const tsr_stack_saved *saved, gpt_choices *out);
+/* Before its backward pass: adds the loads, and sets the gradient of the auxiliary loss. `first`:
+ * it is the step's first micro-batch. */
+tsr_status experts_balance(gpt_model *self, gpt_choices *choices, bool first);
+void experts_forget(gpt_choices *choices);
+/* After the optimizer's step: moves biases for the choice against unequal loads. */
+tsr_status experts_shift(gpt_model *self);
 
 #endif

@@ -852,18 +852,13 @@ START_TEST(finds_a_grid_for_training)
         sharded += shares;
         if (data == 3)
             ck_assert_str_eq(tool_text(one, "options"),
-                             shares ? "--grid 3x1 --strategy full" : "--grid 3x1");
+                             shares ? "--data-parallel 3 --fsdp" : "--data-parallel 3");
         if (stages == 3)
-            ck_assert_str_eq(tool_text(one, "options"), "--grid 1x1 --pipeline 3 --blocks 2,2,1");
+            ck_assert_str_eq(tool_text(one, "options"), "--stages 3 --stage-layers 2,2,1");
     }
     ck_assert(shapes[3][1] == 2 && shapes[2][1] == 2 && shapes[1][3] == 1 && shapes[1][2] == 1);
     ck_assert_int_eq(sharded, 2);
     json_decref(document);
-    tool_result result =
-        tool_run("plan " STORIES " --cluster hosts.json --goal training --batch 6 --context 32");
-    ck_assert_msg(strstr(result.out, "\n\noptions of examples/gpt: --grid ") != NULL, "%s",
-                  result.out);
-    tool_result_free(&result);
 }
 END_TEST
 
@@ -892,10 +887,10 @@ START_TEST(divides_trainings_by_rates)
                   stages = (int)tool_number(one, "stages");
         if (data * tensor * stages < 4 || json_is_true(tool_member(one, "sharded")))
             continue;
-        const char *options = data == 2 && tensor == 2     ? "--grid 2x2 --tensor-rates 2,1"
-                              : stages == 2 && tensor == 2 ? "--grid 1x2 --pipeline 2 --blocks "
-                                                             "3,2 --tensor-rates 2,1"
-                              : tensor == 4                ? "--grid 1x4 --tensor-rates 3,1,2,1"
+        const char *options = data == 2 && tensor == 2     ? "--data-parallel 2 --rates 2,1"
+                              : stages == 2 && tensor == 2 ? "--stages 2 --stage-layers 3,2 "
+                                                             "--rates 2,1,2,1"
+                              : tensor == 4                ? "--rates 3,1,2,1"
                                                            : NULL;
         if (options == NULL)
             continue;
@@ -930,13 +925,17 @@ START_TEST(divides_trainings_by_rates)
                 continue;
             *(context == 1 ? &plain : &divided) =
                 tool_number(json_array_get(used, 0), "memory_bytes");
-            ck_assert_str_eq(tool_text(one, "options"),
-                             context == 1 ? "--grid 2x2 --tensor-rates 2,1"
-                                          : "--grid 1x2 --context-parallel 2 --tensor-rates 2,1");
+            ck_assert_str_eq(tool_text(one, "options"), context == 1
+                                                            ? "--data-parallel 2 --rates 2,1"
+                                                            : "--context-parallel 2 --rates 2,1");
         }
         json_decref(document);
     }
     ck_assert_double_eq(divided - plain, 4.0 * 2 * 4 * 3 * 8 * 64 * 2 / 3);
+    tool_result result = tool_run("plan " STORIES " --cluster four.json --goal training --batch 4 "
+                                  "--context 32 --accumulate 2");
+    ck_assert_msg(strstr(result.out, "\n\noptions of tessera train: --") != NULL, "%s", result.out);
+    tool_result_free(&result);
 }
 END_TEST
 

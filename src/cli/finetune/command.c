@@ -11,10 +11,10 @@ static tsr_status open_files(training_run *r)
     training_options *o = &training_chosen;
     TRY(tsr_model_file_open(o->model, &r->file));
     const tsr_model_config *config = tsr_model_file_config(r->file);
-    if (o->batch == 0)
-        o->batch = USUAL_BATCH;
     if (o->reference != NULL)
         return finetune_reference_read(r);
+    if (o->batch == 0)
+        o->batch = USUAL_BATCH;
     if (o->context == 0)
         o->context = config->context < USUAL_CONTEXT ? config->context : USUAL_CONTEXT;
     TRY(tsr_model_file_open_tokenizer(r->file, &r->tokenizer));

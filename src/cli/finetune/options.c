@@ -187,7 +187,7 @@ const training_saved_option finetune_saved_options[] = {
     {"full", TRAINING_FLAG, &training_chosen.full, 0, "full", false},
     {"rank", TRAINING_INTEGER, &training_chosen.rank, 0, "lora-rank", false},
     {"alpha", TRAINING_REAL, &training_chosen.alpha, 0, "lora-alpha", false},
-    {"dropout", TRAINING_REAL, &training_chosen.dropout, 0, NULL, false},
+    {"dropout", TRAINING_REAL, &training_chosen.dropout, TRAINING_UNSET, NULL, false},
     {"rank_stabilised", TRAINING_FLAG, &training_chosen.rank_stabilised, 0, "rslora", false},
     {"passes", TRAINING_INTEGER, &training_chosen.passes, 0, NULL, true},
     {"dora", TRAINING_FLAG, &training_chosen.dora, 0, "dora", true},

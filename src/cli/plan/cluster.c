@@ -272,28 +272,29 @@ static void append_experts(const result *r, const tsr_cluster_grid *grid, char t
 }
 
 /* Writes the options with which programs divide the model like this, if any are needed: those of
- * tessera generate, chat and bench model, and for training those of examples/gpt. */
+ * tessera generate, chat and bench model, and for training those of tessera train. */
 static char *format_options(const result *r, const tsr_cluster_grid *grid, char text[OPTIONS_TEXT])
 {
     const bool training = r->goal == TSR_PLAN_TRAINING;
     text[0] = '\0';
-    if (training)
-        append(text, " --grid %dx%d%s", grid->data, grid->tensor,
-               grid->sharded ? " --strategy full" : "");
+    if (training && grid->data > 1)
+        append(text, " --data-parallel %d", grid->data);
+    if (training && grid->sharded)
+        append(text, " --fsdp");
     if (grid->context_ranks > 1)
         append(text, " --context-parallel %d", grid->context_ranks);
     if (grid->stages > 1) {
-        append(text, training ? " --pipeline %d --blocks" : " --stages %d --stage-layers",
-               grid->stages);
+        append(text, " --stages %d --stage-layers", grid->stages);
         for (int s = 0; s < grid->stages; s++)
             append(text, "%s%d", s > 0 ? "," : " ", grid->layers[s]);
     }
-    const double *rates = training ? grid->shares : grid->rates;
-    const int count = training ? grid->tensor : grid->rank_count;
+    /* In a training, all copies of the model and all stages are divided alike. */
+    const int count = training ? grid->stages * grid->tensor : grid->rank_count;
     if (grid->by_rates)
-        append(text, training ? " --tensor-rates" : " --rates");
+        append(text, " --rates");
     for (int i = 0; grid->by_rates && i < count; i++)
-        append(text, "%s" RATE_FORMAT, i > 0 ? "," : " ", rates[i]);
+        append(text, "%s" RATE_FORMAT, i > 0 ? "," : " ",
+               training ? grid->shares[i % grid->tensor] : grid->rates[i]);
     append_experts(r, grid, text);
     return text[0] == ' ' ? text + 1 : text;
 }
@@ -312,7 +313,7 @@ static void print_best(const result *r)
     const char *options = format_options(r, &best, text);
     if (options[0])
         cli_line(stdout, "\noptions of %s: %s",
-                 r->goal == TSR_PLAN_TRAINING ? "examples/gpt" : "tessera generate", options);
+                 r->goal == TSR_PLAN_TRAINING ? "tessera train" : "tessera generate", options);
 }
 
 static void print_text(const result *r)

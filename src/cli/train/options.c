@@ -28,6 +28,17 @@ static bool read_experts_over(void *user, const char *value, char *problem, size
     return false;
 }
 
+static bool read_strategy(void *user, const char *value, char *problem, size_t size)
+{
+    (void)user;
+    if (tsr_shard_kind_parse(value, &training_chosen.strategy) == TSR_OK) {
+        training_chosen.fsdp = true;
+        return true;
+    }
+    snprintf(problem, size, "takes full, layerwise, hybrid or weighted, not '%.40s'", value);
+    return false;
+}
+
 static const cli_option train_option_table[] = {
     {"data", "FILE",
      "UTF-8 text; or the ids of tokens if the name ends in .u16, .bin (16-bit numbers) or .u32. "
@@ -46,8 +57,14 @@ static const cli_option train_option_table[] = {
      .text = &training_chosen.separator},
     {"output", "FOLDER", "the trained model, with its tokenizer, for tessera generate",
      .text = &training_chosen.output, .letter = 'o'},
-    {"config", "PATH", "a config.json, or a folder with one, that has the sizes of the new model",
+    {"config", "PATH",
+     "a config.json, or a folder with one, that has the sizes of the new model; or a recorded run, "
+     "which also has its optimizer and its learning rates",
      .text = &training_chosen.shape.config},
+    {"init", "PATH", "the first weights of the new model (default: random ones)",
+     .text = &training_chosen.shape.init},
+    {"offsets", "FILE", "take the rows that this recorded run had, to compare losses with it",
+     .text = &training_chosen.offsets},
     {"style", "NAME",
      "llama: rotary positions, RMS norm, SwiGLU; gpt2: learned positions, layer norm, GELU "
      "(default: llama)",
@@ -97,6 +114,8 @@ static const cli_option train_option_table[] = {
     {"learning-rate", "R", "the highest learning rate (default: 1e-3; with MODEL 5e-5)",
      .real = &training_chosen.learning_rate, .low = 0, .high = TRAINING_MOST},
     TRAINING_SCHEDULE_OPTIONS,
+    {"decay", "N", "the step that has the final rate (default: the last one)",
+     .integer = &training_chosen.decay_steps, .low = 1, .high = TRAINING_MOST},
     {"weight-decay", "R", "of AdamW, for matrices (default: 0.1)",
      .real = &training_chosen.weight_decay, .low = 0, .high = 1e6},
     {"beta1", "R", "of AdamW (default: 0.9)", .real = &training_chosen.beta1, .low = 0,
@@ -116,6 +135,9 @@ static const cli_option train_option_table[] = {
      "240)",
      .integer = &training_chosen.evaluate_rows, .low = 1, .high = TRAINING_MOST},
     TRAINING_RANK_OPTIONS,
+    {"strategy", "NAME",
+     "how --fsdp divides parameters: full, layerwise, hybrid or weighted (default: full)",
+     .read = read_strategy},
     {0},
 };
 
@@ -151,9 +173,12 @@ int train_options_check(void)
     if (o->model != NULL && s->config != NULL)
         return cli_usage_error("train: %s has a configuration, so --config cannot be given",
                                o->model);
-    if ((o->model != NULL || s->config != NULL) && size != NULL)
+    if ((o->model != NULL || s->config != NULL) && size != NULL && o->resume == NULL)
         return cli_usage_error("train: %s has the sizes of the model, so --%s cannot be given",
                                o->model != NULL ? o->model : s->config, size);
+    if (s->init != NULL && (o->model != NULL || o->resume != NULL))
+        return cli_usage_error("train: %s has the weights, so --init cannot be given",
+                               o->model != NULL ? o->model : o->resume);
     if (s->bias && !is_gpt2 && o->resume == NULL)
         return cli_usage_error("train: --bias is for --style gpt2");
     if (is_gpt2 && o->resume == NULL && (s->kv_heads > 0 || s->experts > 0))
@@ -219,7 +244,8 @@ const training_saved_option train_saved_options[] = {
      false},
     {"balance", TRAINING_REAL, &training_chosen.balance, 0, NULL, false},
     {"bias_rate", TRAINING_REAL, &training_chosen.bias_rate, 0, NULL, false},
-    {"dropout", TRAINING_REAL, &training_chosen.layer_dropout, 0, NULL, false},
+    {"dropout", TRAINING_REAL, &training_chosen.layer_dropout, TRAINING_UNSET, NULL, false},
+    {"offsets", TRAINING_TEXT, &training_chosen.offsets, 0, NULL, true},
     {"evaluate_rows", TRAINING_INTEGER, &training_chosen.evaluate_rows, 0, NULL, false},
     {0},
 };

@@ -1,7 +1,9 @@
 /* The configuration of the model that is trained. */
 #include <string.h>
+#include <sys/stat.h>
 
 #include "cli/train/train.h"
+#include "cli/training/recorded.h"
 
 #define USUAL_CONTEXT 64  /* tokens of a row of a new model */
 #define MOST_CONTEXT 1024 /* the most tokens of a row of another one, without --context */
@@ -117,6 +119,86 @@ static tsr_status add_ends(const tsr_tokenizer *tokenizer, tsr_model_config *con
     return TSR_OK;
 }
 
+/* Recorded runs -------------------------------------------------------------------------------- */
+
+static int64_t size_of(training_recorded *r, const char *name, int64_t missing)
+{
+    return training_recorded_count(r, "config", name, missing);
+}
+
+/* Reads the experts of a recorded run, and how their loads are balanced. */
+static void read_experts(training_recorded *r, training_shape *s)
+{
+    training_options *o = &training_chosen;
+    s->experts = size_of(r, "n_expert", 0);
+    s->experts_used = size_of(r, "n_expert_used", 0);
+    s->inner = size_of(r, "expert_inter", 0);
+    if (o->balance == 0)
+        o->balance = training_recorded_number(r, "moe", "aux_coef", 0, 1e6);
+    if (o->bias_rate == 0)
+        o->bias_rate = training_recorded_number(r, "moe", "gamma", 0, 1);
+}
+
+/* Reads what a recorded run with experts has and new models do not choose. */
+static void read_routing(training_recorded *r, parts *p)
+{
+    const char *routing = training_recorded_text(r, "moe", "routing");
+    const bool is_sigmoid = routing != NULL && strcmp(routing, "sigmoid") == 0;
+    if (!is_sigmoid && (routing == NULL || strcmp(routing, "softmax") != 0) && r->status == TSR_OK)
+        r->status = training_fail("%s: \"routing\" is neither softmax nor sigmoid", r->path);
+    add_experts(&training_chosen.shape, is_sigmoid, p);
+    p->experts.scale = training_recorded_number(r, "moe", "route_scale", 0, 1e6);
+}
+
+static void read_sizes(training_recorded *r, training_shape *s)
+{
+    const bool has_experts = training_recorded_number(r, "config", "n_expert", 0, 1e9) > 0;
+    const bool is_llama = has_experts || training_recorded_number(r, "config", "inter", 0, 1e9) > 0;
+    s->style = is_llama ? "llama" : "gpt2";
+    s->layers = size_of(r, "n_layer", 0);
+    s->heads = size_of(r, "n_head", 0);
+    s->kv_heads = size_of(r, "n_kv", s->heads);
+    s->width = size_of(r, "n_embd", 0);
+    s->inner = has_experts ? 0 : size_of(r, "inter", 4 * s->width);
+    if (has_experts)
+        read_experts(r, s);
+}
+
+/* Describes the model of a recorded run, and takes the settings of its training. */
+static tsr_status describe_recorded(training_recorded *r, int64_t vocabulary, parts *p)
+{
+    training_options *o = &training_chosen;
+    training_shape *s = &o->shape;
+    read_sizes(r, s);
+    TRY(training_recorded_settings(r));
+    if (s->layers > TSR_MODEL_MAX_LAYERS || o->context > TSR_MODEL_MAX_CONTEXT)
+        return training_fail("%s: %lld layers and a context of %lld, but the most are %d and %lld",
+                             r->path, (long long)s->layers, (long long)o->context,
+                             TSR_MODEL_MAX_LAYERS, (long long)TSR_MODEL_MAX_CONTEXT);
+    describe(s, o->context, vocabulary, p);
+    if (s->experts > 0)
+        read_routing(r, p);
+    p->layer.head_dim = p->rope.rotary_dim = size_of(r, "head_dim", s->width / s->heads);
+    p->config.norm_epsilon = training_recorded_number(r, "config", "eps", 1e-5, 1);
+    p->rope.theta = training_recorded_number(r, "config", "theta", 10000, 1e9);
+    const int64_t recorded = size_of(r, "vocab", vocabulary);
+    TRY(r->status);
+    if (recorded != vocabulary)
+        return training_fail("the data has a vocabulary of %lld, but %s was recorded with %lld",
+                             (long long)vocabulary, r->path, (long long)recorded);
+    return TSR_OK;
+}
+
+/* New models ----------------------------------------------------------------------------------- */
+
+/* Opens a new model of this configuration, and the weights of --init. */
+static tsr_status open_new(training_run *r, const tsr_model_config *config)
+{
+    const char *init = training_chosen.shape.init;
+    TRY(tsr_model_file_open_random(config, TSR_F32, 0, &r->file));
+    return init != NULL ? tsr_model_file_open_weights(init, config, &r->first) : TSR_OK;
+}
+
 static tsr_status make_new(training_run *r, int64_t vocabulary)
 {
     training_options *o = &training_chosen;
@@ -127,15 +209,38 @@ static tsr_status make_new(training_run *r, int64_t vocabulary)
     TRY(check_sizes(&o->shape));
     describe(&o->shape, o->context, vocabulary, &p);
     TRY(add_ends(r->tokenizer, &p.config));
-    return tsr_model_file_open_random(&p.config, TSR_F32, 0, &r->file);
+    return open_new(r, &p.config);
+}
+
+/* Makes the model of the recorded run --config. Sets *is_run to whether that is one. */
+static tsr_status make_recorded(training_run *r, int64_t vocabulary, bool *is_run)
+{
+    const char *path = training_chosen.shape.config;
+    training_recorded run;
+    struct stat info;
+    parts p;
+    *is_run = false;
+    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode) || training_is_gguf(path))
+        return TSR_OK;
+    tsr_status status = training_recorded_open(path, &run);
+    *is_run = status == TSR_OK && training_recorded_is_run(&run);
+    if (*is_run)
+        status = describe_recorded(&run, vocabulary, &p);
+    training_recorded_close(&run);
+    return *is_run && status == TSR_OK ? open_new(r, &p.config) : status;
 }
 
 tsr_status train_shape_open(training_run *r, int64_t vocabulary)
 {
     training_options *o = &training_chosen;
     const char *path = o->model != NULL ? o->model : o->shape.config;
+    bool is_made = false;
     if (path == NULL)
         return make_new(r, vocabulary);
+    if (o->model == NULL)
+        TRY(make_recorded(r, vocabulary, &is_made));
+    if (is_made)
+        return TSR_OK;
     if (r->file == NULL)
         TRY(tsr_model_file_open(path, &r->file));
     const tsr_model_config *config = tsr_model_file_config(r->file);
@@ -144,5 +249,6 @@ tsr_status train_shape_open(training_run *r, int64_t vocabulary)
                              path, (long long)config->vocabulary, (long long)vocabulary);
     if (o->context == 0)
         o->context = config->context < MOST_CONTEXT ? config->context : MOST_CONTEXT;
-    return TSR_OK;
+    return o->shape.init != NULL ? tsr_model_file_open_weights(o->shape.init, config, &r->first)
+                                 : TSR_OK;
 }

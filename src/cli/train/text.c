@@ -7,6 +7,7 @@
 #include "cli/lib/memory.h"
 #include "cli/train/train.h"
 #include "cli/training/characters.h"
+#include "cli/training/recorded.h"
 
 #define HELD_OUT 0.1
 
@@ -20,7 +21,9 @@ typedef struct tokens {
 
 typedef struct texts {
     tokens trained, held_out;
-    int64_t rows; /* of an epoch */
+    int64_t rows;     /* of an epoch */
+    int64_t *offsets; /* [offset_count]: where rows start; NULL: they are shuffled */
+    int64_t offset_count;
 } texts;
 
 /* Files ---------------------------------------------------------------------------------------- */
@@ -235,6 +238,7 @@ static void close_texts(void *user)
     texts *t = user;
     free(t->trained.ids);
     free(t->held_out.ids);
+    free(t->offsets);
     free(t);
 }
 
@@ -289,6 +293,13 @@ static tsr_status find_row(const texts *t, int64_t context, int64_t row, int64_t
 {
     const int64_t epoch = row / t->rows;
     int64_t number = 0, start = 0;
+    if (t->offsets != NULL && row >= t->offset_count)
+        return training_fail("%s has %lld rows, but row %lld is needed", training_chosen.offsets,
+                             (long long)t->offset_count, (long long)row);
+    if (t->offsets != NULL) {
+        *out = t->offsets[row];
+        return TSR_OK;
+    }
     TRY(permute(t->rows, epoch, ORDER_OF_ROWS, row % t->rows, &number));
     TRY(permute(context, epoch, START_OF_EPOCH, 0, &start));
     *out = start + number * context;
@@ -327,6 +338,17 @@ static tsr_status count_labels(const training_source *self, data_part part, int6
     const int64_t left = self->held_out > first ? self->held_out - first : 0;
     *out = (part == DATA_TRAIN || count < left ? count : left) * self->context;
     return TSR_OK;
+}
+
+/* Reads where the rows of the recorded run --offsets start. */
+static tsr_status read_offsets(texts *t)
+{
+    training_recorded r;
+    tsr_status status = training_recorded_open(training_chosen.offsets, &r);
+    if (status == TSR_OK)
+        status = training_recorded_offsets(&r, t->trained.count, &t->offsets, &t->offset_count);
+    training_recorded_close(&r);
+    return status;
 }
 
 /* Fails if the model does not have a token. */
@@ -388,5 +410,7 @@ tsr_status train_text_use(training_run *r)
     r->source.count = count_labels;
     if (o->steps == 0)
         o->steps = (o->epochs * t->rows + o->batch - 1) / o->batch;
+    if (o->offsets != NULL)
+        TRY(read_offsets(t));
     return compare_files(r, t);
 }

@@ -1,5 +1,6 @@
 /* Checkpoints: what is trained, the optimizer's state, the number of steps, and the options of the
  * training, so that --resume needs no other option. */
+#include <dirent.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdlib.h>
@@ -99,10 +100,10 @@ tsr_status training_checkpoint_save(training_run *r)
     if (options == NULL)
         return training_fail("the path of a file is not UTF-8, so a checkpoint cannot hold it");
     const char *const metadata[] = {r->kind->options_key, options, NULL};
-    const tsr_status status =
-        tsr_optimizer_save(r->model.optimizer, training_chosen.checkpoint,
-                           tsr_optimizer_file_params(.world = r->job.world, .stages = r->job.stages,
-                                                     .metadata = metadata));
+    const tsr_status status = tsr_optimizer_save(
+        r->model.optimizer, training_chosen.checkpoint,
+        tsr_optimizer_file_params(.world = r->job.world, .stages = r->job.stages,
+                                  .metadata = metadata, .parts = training_chosen.parts));
     free(options);
     return status;
 }
@@ -234,15 +235,60 @@ static bool is_held_out(const training_saved_option *option)
            option->value == &training_chosen.held_out;
 }
 
-int training_checkpoint_options(const training_kind *kind)
+/* Finds a part of the checkpoint --resume on this host: NAME-0000i-of-0000n.safetensors, or the
+ * same with .previous behind. */
+static bool find_part(size_t size, char *out)
+{
+    const char *path = training_chosen.resume, *slash = strrchr(path, '/'),
+               *name = slash != NULL ? slash + 1 : path, *suffix = strstr(name, ".safetensors");
+    const int folder = (int)(name - path);
+    const size_t length = suffix != NULL ? (size_t)(suffix - name) : strlen(name);
+    bool found = false;
+    snprintf(out, size, "%.*s", folder > 0 ? folder : 1, folder > 0 ? path : ".");
+    DIR *open = opendir(out);
+    for (const struct dirent *entry; open != NULL && !found && (entry = readdir(open)) != NULL;) {
+        const char *file = entry->d_name;
+        unsigned part, count;
+        int used = 0;
+        found =
+            strncmp(file, name, length) == 0 &&
+            sscanf(file + length, "-%5u-of-%5u.safetensors%n", &part, &count, &used) == 2 &&
+            used > 0 &&
+            (file[length + (size_t)used] == '\0' || strcmp(file + length + used, ".previous") == 0);
+        if (found)
+            snprintf(out, size, "%.*s%s", folder, path, file);
+    }
+    if (open != NULL)
+        closedir(open);
+    return found;
+}
+
+/* Reads the options in the checkpoint. Those of parts are found by all ranks of `world` together,
+ * but a process that joins them takes those of its host. */
+static tsr_status read_options(const training_kind *kind, tsr_comm *world, char *text)
+{
+    const char *path = training_chosen.resume;
+    char part[4096];
+    if (!training_chosen.parts || !training_job_is_joining())
+        return tsr_checkpoint_metadata(path, world,
+                                       tsr_checkpoint_params(.parts = training_chosen.parts),
+                                       kind->options_key, MAX_OPTIONS, text);
+    if (!find_part(sizeof part, part))
+        return training_fail("this host has no part of %s, so this process cannot join: it does "
+                             "not know the options of the training",
+                             path);
+    return tsr_checkpoint_metadata(part, NULL, NULL, kind->options_key, MAX_OPTIONS, text);
+}
+
+int training_checkpoint_options(const training_kind *kind, tsr_comm *world)
 {
     static json_t *root; /* has the texts of the options */
     const char *path = training_chosen.resume;
     char *text = cli_alloc(MAX_OPTIONS, 1);
-    if (tsr_checkpoint_metadata(path, NULL, NULL, kind->options_key, MAX_OPTIONS, text) != TSR_OK) {
+    if (read_options(kind, world, text) != TSR_OK) {
         free(text);
         return cli_failed("%s: this is no checkpoint of %s: %s", training_name, training_name,
-                          tsr_last_error());
+                          training_problem());
     }
     root = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
     free(text);
@@ -273,8 +319,9 @@ tsr_status training_checkpoint_load(training_run *r)
 {
     if (training_chosen.resume == NULL)
         return TSR_OK;
-    TRY(tsr_optimizer_load(r->model.optimizer, training_chosen.resume,
-                           tsr_optimizer_file_params(.world = r->job.world)));
+    TRY(tsr_optimizer_load(
+        r->model.optimizer, training_chosen.resume,
+        tsr_optimizer_file_params(.world = r->job.world, .parts = training_chosen.parts)));
     r->step = r->done.first_step = r->done.saved_step = tsr_optimizer_steps(r->model.optimizer);
     return TSR_OK;
 }

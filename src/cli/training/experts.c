@@ -15,14 +15,17 @@ static int64_t experts_of(const training_model *m, int layer)
 tsr_status training_experts_init(training_model *m)
 {
     const training_options *o = &training_chosen;
-    if (o->balance == 0 && o->bias_rate == 0)
+    const bool is_balanced = o->balance > 0 || o->bias_rate > 0;
+    if (!is_balanced && (m->own == NULL || o->model != NULL))
         return TSR_OK;
     for (int l = 0; l < m->config->layers; l++)
         if (experts_of(m, l) > m->experts)
             m->experts = experts_of(m, l);
-    if (m->experts == 0)
+    if (m->experts == 0 && is_balanced)
         return training_fail("--%s is for models with experts, and this one has none",
                              o->balance > 0 ? "balance" : "bias-rate");
+    if (m->experts == 0)
+        return TSR_OK;
     m->loads = cli_alloc((size_t)m->config->layers * (size_t)m->experts, sizeof *m->loads);
     return tsr_tensor_create(m->job->device, TSR_F32, 1, &m->experts, &m->balance);
 }

@@ -23,13 +23,18 @@ static tsr_status shard(training_model *m, bool again)
 {
     const training_options *o = &training_chosen;
     static const char *const everything[] = {"*", NULL};
+    tsr_shard_strategy *strategy = NULL;
+    TRY(tsr_shard_strategy_create(tsr_shard_strategy_params(.kind = o->strategy), &strategy));
     const tsr_fsdp_params *params =
-        tsr_fsdp_params(.group = m->job->data_group,
+        tsr_fsdp_params(.group = m->job->data_group, .strategy = strategy,
                         .gather = o->fsdp && o->full ? NULL : everything, .reduction = TSR_OP_SUM,
                         .replicas = o->elastic);
-    if (m->own != NULL)
-        return again ? tsr_stack_reshard(m->own, params) : tsr_stack_shard(m->own, params);
-    return again ? tsr_lora_reshard(m->lora, params) : tsr_lora_shard(m->lora, params);
+    const tsr_status status = m->own == NULL
+                                  ? (again ? tsr_lora_reshard : tsr_lora_shard)(m->lora, params)
+                              : again ? tsr_stack_reshard(m->own, params)
+                                      : tsr_stack_shard(m->own, params);
+    tsr_shard_strategy_destroy(&strategy);
+    return status;
 }
 
 /* All layers trained --------------------------------------------------------------------------- */
@@ -59,7 +64,7 @@ static tsr_status divide_layers(const training_model *m, const tsr_model_params 
     return status;
 }
 
-static tsr_status open_layers(training_model *m, const tsr_model_file *file)
+static tsr_status open_layers(training_model *m, const tsr_model_file *weights)
 {
     const training_options *o = &training_chosen;
     tsr_model_params how = TSR_INIT(tsr_model_params);
@@ -76,7 +81,7 @@ static tsr_status open_layers(training_model *m, const tsr_model_file *file)
                          &m->own));
     m->stack = m->own;
     TRY(shard(m, m->job->joined));
-    return m->job->joined || o->model == NULL ? TSR_OK : tsr_stack_load(m->own, file);
+    return m->job->joined || weights == NULL ? TSR_OK : tsr_stack_load(m->own, weights);
 }
 
 /* An adapter of a frozen base ------------------------------------------------------------------ */
@@ -138,7 +143,8 @@ static tsr_status create_optimizer(training_model *m)
 
 /* The model ------------------------------------------------------------------------------------ */
 
-tsr_status training_model_init(training_model *m, const tsr_model_file *file, const char *adapter,
+tsr_status training_model_init(training_model *m, const tsr_model_file *file,
+                               const tsr_model_file *weights, const char *adapter,
                                training_job *job)
 {
     const int64_t one = 1;
@@ -148,7 +154,7 @@ tsr_status training_model_init(training_model *m, const tsr_model_file *file, co
     TRY(tsr_pipeline_create(tsr_pipeline_params(.comm = job->stages, .stream = job->stream),
                             &m->pipeline));
     if (training_chosen.full) {
-        TRY(open_layers(m, file));
+        TRY(open_layers(m, weights));
     } else {
         TRY(open_base(m, file));
         TRY(attach(m, adapter));

@@ -18,6 +18,8 @@ training_options training_chosen = {
     .clip = TRAINING_UNSET,
     .beta1 = TRAINING_UNSET,
     .beta2 = TRAINING_UNSET,
+    .dropout = TRAINING_UNSET,
+    .layer_dropout = TRAINING_UNSET,
     .schedule = (tsr_schedule_kind)TRAINING_UNSET,
     .timeout = 600,
 };
@@ -122,6 +124,9 @@ int training_options_check(void)
     if (o->accumulate > 0 && o->batch > 0 && o->batch % o->accumulate != 0)
         return cli_usage_error("%s: --accumulate %lld does not divide --batch %lld", training_name,
                                (long long)o->accumulate, (long long)o->batch);
+    if (o->parts && o->checkpoint == NULL && o->resume == NULL)
+        return cli_usage_error("%s: --parts needs --checkpoint FILE or --resume FILE",
+                               training_name);
     return CLI_DONE;
 }
 
@@ -132,6 +137,10 @@ void training_options_complete(void)
         o->accumulate = 1;
     if (o->rank == 0 && !o->full)
         o->rank = 16;
+    if (o->dropout < 0)
+        o->dropout = 0;
+    if (o->layer_dropout < 0)
+        o->layer_dropout = 0;
     if (o->beta == 0)
         o->beta = 0.1;
     if ((int)o->schedule == TRAINING_UNSET)

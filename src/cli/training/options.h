@@ -44,7 +44,11 @@
     {"checkpoint-every", "N", "steps between checkpoints (default: 100)", \
      .integer = &training_chosen.checkpoint_every, .low = 1, .high = TRAINING_MOST}, \
     {"resume", "FILE", "go on from a checkpoint, with any number of ranks", \
-     .text = &training_chosen.resume}
+     .text = &training_chosen.resume}, \
+    {"parts", NULL, \
+     "with --checkpoint and --resume: each rank has a file of its own, so that hosts need no file " \
+     "system that all see", \
+     .flag = &training_chosen.parts}
 
 /* The ranks and their devices. */
 #define TRAINING_RANK_OPTIONS \

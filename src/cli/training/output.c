@@ -8,6 +8,7 @@
 #include "cli/lib/memory.h"
 #include "cli/lib/say.h"
 #include "cli/training/run.h"
+#include "tool_seam.h"
 
 /* Checking ------------------------------------------------------------------------------------- */
 
@@ -39,11 +40,23 @@ static bool is_data(const struct stat *file)
     return false;
 }
 
+/* Fails if a file that exists is the model or a file of data. */
+static tsr_status check_inputs(const char *path, const struct stat *info, bool is_adapter)
+{
+    const char *model = training_chosen.model;
+    struct stat other;
+    if (!is_adapter && model != NULL && stat(model, &other) == 0 && other.st_dev == info->st_dev &&
+        other.st_ino == info->st_ino)
+        return training_fail("%s is the model %s, which would be overwritten", path, model);
+    return is_data(info) ? training_fail("%s has the data, which would be overwritten", path)
+                         : TSR_OK;
+}
+
 /* Fails if `path` cannot be written, or is the model or a file of data. Files and folders of this
  * program replace older ones of the same kind only. NULL is no path. */
 static tsr_status check_path(const char *path, bool is_folder)
 {
-    struct stat info, model;
+    struct stat info;
     if (path == NULL)
         return TSR_OK;
     if (stat(path, &info) != 0)
@@ -52,13 +65,7 @@ static tsr_status check_path(const char *path, bool is_folder)
     if (is_folder ? !S_ISDIR(info.st_mode) : !S_ISREG(info.st_mode))
         return training_fail("%s exists, and is no %s", path,
                              is_folder ? "folder" : "regular file");
-    if ((training_chosen.full || !is_folder) && training_chosen.model != NULL &&
-        stat(training_chosen.model, &model) == 0 && model.st_dev == info.st_dev &&
-        model.st_ino == info.st_ino)
-        return training_fail("%s is the model %s, which would be overwritten", path,
-                             training_chosen.model);
-    if (is_data(&info))
-        return training_fail("%s has the data, which would be overwritten", path);
+    TRY(check_inputs(path, &info, is_folder && !training_chosen.full));
     if (!is_folder)
         return check_folder_of(path); /* the file is written under another name first */
     return access(path, W_OK | X_OK) == 0
@@ -66,10 +73,25 @@ static tsr_status check_path(const char *path, bool is_folder)
                : training_fail("%s cannot be written: %s", path, strerror(errno));
 }
 
+/* The same for a file that is written in place, with the option `name`. */
+static tsr_status check_report(const char *path, const char *name)
+{
+    struct stat info;
+    if (path == NULL)
+        return TSR_OK;
+    if (stat(path, &info) != 0)
+        return check_folder_of(path);
+    if (S_ISDIR(info.st_mode))
+        return training_fail("%s is a folder, but --%s takes a file", path, name);
+    TRY(check_inputs(path, &info, false));
+    return access(path, W_OK) == 0
+               ? TSR_OK
+               : training_fail("%s cannot be written: %s", path, strerror(errno));
+}
+
 tsr_status training_output_check(bool first)
 {
     const training_options *o = &training_chosen;
-    struct stat info;
     TRY(check_path(o->output, !training_is_gguf(o->output)));
     TRY(check_path(o->checkpoint, false));
     if (!first)
@@ -78,15 +100,8 @@ tsr_status training_output_check(bool first)
         cli_say("%s: neither --output nor --checkpoint is given, so nothing that is learnt will be "
                 "kept",
                 training_name);
-    if (o->curve == NULL)
-        return TSR_OK;
-    if (stat(o->curve, &info) != 0)
-        return check_folder_of(o->curve);
-    if (S_ISDIR(info.st_mode))
-        return training_fail("%s is a folder, but --curve takes a file", o->curve);
-    return access(o->curve, W_OK) == 0
-               ? TSR_OK
-               : training_fail("%s cannot be written: %s", o->curve, strerror(errno));
+    TRY(check_report(o->log, "log"));
+    return check_report(o->curve, "curve");
 }
 
 /* Writing -------------------------------------------------------------------------------------- */
@@ -153,21 +168,52 @@ static tsr_status copy_file(const char *prefix, const char *to, const char *name
     return status;
 }
 
-/* Writes the tokenizer that is not that of a model. */
-static tsr_status write_tokenizer(const char *folder, const char *json)
+/* Writes a file of a tokenizer, under another name first. */
+static tsr_status write_file(const char *folder, const char *name, const char *bytes, size_t size)
 {
-    char *path = path_of(folder, "tokenizer.json", "");
-    FILE *file = fopen(path, "wb");
-    const size_t size = strlen(json);
-    bool good = file != NULL && fwrite(json, 1, size, file) == size;
+    char *path = path_of(folder, name, ""), *partial = path_of(folder, name, ".partial");
+    FILE *file = fopen(partial, "wb");
+    bool good = file != NULL && fwrite(bytes, 1, size, file) == size;
     good = (file == NULL || fclose(file) == 0) && good;
+    good = good && rename(partial, path) == 0;
     const tsr_status status = good ? TSR_OK : training_fail("%s: %s", path, strerror(errno));
     free(path);
+    free(partial);
     return status;
 }
 
+/* Writes a file that `save` makes of a tokenizer. */
+static tsr_status write_saved(const char *folder, const char *name, const tsr_tokenizer *tokenizer,
+                              tsr_status (*save)(const tsr_tokenizer *tokenizer, char **out,
+                                                 size_t *size))
+{
+    char *text = NULL;
+    size_t size = 0;
+    TRY(save(tokenizer, &text, &size));
+    const tsr_status status = write_file(folder, name, text, size);
+    tsr__free(text);
+    return status;
+}
+
+/* Writes the tokenizer of a GGUF file as `tessera convert` does. Says so if a folder cannot have
+ * it. */
+static tsr_status write_tokenizer(const char *folder, const tsr_tokenizer *tokenizer)
+{
+    const bool has_scores = tokenizer->kind == TSR_TOKENIZER_SPM;
+    tsr_status status =
+        has_scores ? write_saved(folder, "tokenizer.model", tokenizer, tsr__tokenizer_save_model)
+                   : write_saved(folder, "tokenizer.json", tokenizer, tsr__tokenizer_save_json);
+    if (status == TSR_OK)
+        status =
+            write_saved(folder, "tokenizer_config.json", tokenizer, tsr__tokenizer_save_config);
+    if (status != TSR_ERR_UNSUPPORTED)
+        return status;
+    cli_say("%s: %s has no tokenizer: %s", training_name, folder, tsr_last_error());
+    return TSR_OK;
+}
+
 /* Copies what a folder needs beside the layers to be a model. `from`, a folder or a file, has the
- * tokenizer. GGUF files have no such files. */
+ * tokenizer. */
 static tsr_status copy_tokenizer(const char *from, const char *folder)
 {
     static const char *const names[] = {"tokenizer.json",
@@ -205,7 +251,9 @@ static tsr_status add_tokenizer(const training_run *r, const char *folder)
     const training_options *o = &training_chosen;
     const char *from = o->tokenizer != NULL ? o->tokenizer : o->model;
     if (r->tokenizer_json != NULL)
-        return write_tokenizer(folder, r->tokenizer_json);
+        return write_file(folder, "tokenizer.json", r->tokenizer_json, strlen(r->tokenizer_json));
+    if (training_is_gguf(from) && r->tokenizer != NULL)
+        return write_tokenizer(folder, r->tokenizer);
     if (from != NULL)
         TRY(copy_tokenizer(from, folder));
     check_tokenizer(from, folder);

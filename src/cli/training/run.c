@@ -14,12 +14,32 @@ static tsr_status check_schedule(void)
                                            .steps = o->decay_steps));
 }
 
+/* Returns whether the options are in the parts of a checkpoint, which ranks can only find together.
+ */
+static bool has_options_in_parts(void)
+{
+    return training_chosen.resume != NULL && training_chosen.parts;
+}
+
+/* Connects the ranks after all that can be checked before. */
+static tsr_status join(training_run *r)
+{
+    if (!has_options_in_parts())
+        TRY(training_output_check(false));
+    TRY(training_job_join(&r->job));
+    if (!has_options_in_parts())
+        return TSR_OK;
+    if (training_checkpoint_options(r->kind, r->job.world) != CLI_DONE ||
+        r->kind->check() != CLI_DONE)
+        return training_reported();
+    return training_output_check(false);
+}
+
 /* Reads everything that needs no device. */
 static tsr_status read_files(training_run *r)
 {
     const training_options *o = &training_chosen;
-    TRY(training_output_check(false));
-    TRY(training_job_join(&r->job));
+    TRY(join(r));
     if (r->job.rank == 0 && !training_job_is_joining())
         TRY(training_output_check(true));
     TRY(r->kind->open(r));
@@ -42,7 +62,8 @@ static tsr_status open_model(training_run *r)
     TRY(training_job_init(&r->job));
     r->done = (training_progress){
         .saved_step = -1, .evaluated_step = -1, .looked_step = -1, .most_ranks = r->job.ranks};
-    TRY(training_model_init(&r->model, r->file, r->adapter, &r->job));
+    const tsr_model_file *weights = training_chosen.model != NULL ? r->file : r->first;
+    TRY(training_model_init(&r->model, r->file, weights, r->adapter, &r->job));
     TRY(r->job.joined ? training_take_over(r) : training_checkpoint_load(r));
     r->compiling_step = r->step;
     return training_log_open(r);
@@ -99,6 +120,7 @@ static void finish(training_run *r)
     training_model_finish(&r->model);
     tsr_tokenizer_close(&r->tokenizer);
     tsr_model_file_close(&r->file);
+    tsr_model_file_close(&r->first);
     training_job_finish(&r->job);
     (void)training_log_close(r);
 }
@@ -110,9 +132,10 @@ static void say_how_to_go_on(const training_run *r)
     if (r->job.rank != 0)
         return;
     if (o->checkpoint != NULL)
-        cli_say("%s: stopped after step %lld; go on with: tessera %s --resume %s%s%s",
+        cli_say("%s: stopped after step %lld; go on with: tessera %s --resume %s%s%s%s",
                 training_name, (long long)r->step, training_name, o->checkpoint,
-                o->output != NULL ? " --output " : "", o->output != NULL ? o->output : "");
+                o->parts ? " --parts" : "", o->output != NULL ? " --output " : "",
+                o->output != NULL ? o->output : "");
     else
         cli_say("%s: stopped after step %lld; there is no --checkpoint from which it could go on",
                 training_name, (long long)r->step);
@@ -125,8 +148,8 @@ int training_main(const training_kind *kind, int argc, char **argv)
     int code = kind->read(argc, argv);
     if (code == CLI_DONE)
         training_allow_restart(&r);
-    if (code == CLI_DONE && training_chosen.resume != NULL)
-        code = training_checkpoint_options(kind);
+    if (code == CLI_DONE && training_chosen.resume != NULL && !training_chosen.parts)
+        code = training_checkpoint_options(kind, NULL);
     if (code == CLI_DONE)
         code = kind->check();
     if (code != CLI_DONE)

@@ -64,6 +64,7 @@ struct training_run {
     training_job job;
     training_source source;
     tsr_model_file *file;
+    tsr_model_file *first;    /* the first weights of a new model; NULL: random ones */
     tsr_tokenizer *tokenizer; /* NULL: of a recorded run */
     char *tokenizer_json;     /* the tokenizer as a file; NULL: --output gets copies of files */
     char *adapter;            /* the files of the first adapter; NULL: a new one */
@@ -117,8 +118,9 @@ void training_points_free(training_points *points);
 
 /* checkpoint.c */
 
-/* Completes the options by those of the checkpoint --resume. Returns an exit code. */
-int training_checkpoint_options(const training_kind *kind);
+/* Completes the options by those of the checkpoint --resume. With --parts all ranks of `world` call
+ * it; otherwise `world` is NULL. Returns an exit code. */
+int training_checkpoint_options(const training_kind *kind, tsr_comm *world);
 tsr_status training_checkpoint_save(training_run *run);
 tsr_status training_checkpoint_load(training_run *run);
 

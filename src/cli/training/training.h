@@ -38,7 +38,9 @@ typedef struct training_files {
 
 /* The sizes of a new model. 0: not given. */
 typedef struct training_shape {
-    const char *config; /* a config.json that has all of them; NULL: the values below */
+    const char *config; /* a config.json, or a recorded run, that has all of them; NULL: the values
+                         * below */
+    const char *init;   /* the first weights; NULL: random ones */
     const char *style;
     bool bias;
     int64_t layers, heads, kv_heads, width, inner, experts, experts_used;
@@ -57,6 +59,7 @@ typedef struct training_options {
     bool loss_on_all, skip_bad, cut, unpacked, unshuffled;
     const char *text, *reference;
     const char *tokenizer, *separator; /* of tessera train */
+    const char *offsets; /* the recorded run that says where rows start; NULL: they are shuffled */
     const char
         *characters; /* the vocabulary as a tokenizer.json; NULL: not known, or another one */
     bool dpo;
@@ -89,6 +92,8 @@ typedef struct training_options {
     cli_stages stages;
     int64_t data_parallel;
     bool fsdp, elastic, experts_over_data;
+    tsr_shard_kind strategy; /* of `fsdp` */
+    bool parts;              /* checkpoints have a file for each rank, on its host */
     tsr_dtype wire;
     const char *device;
     double timeout;
@@ -198,7 +203,7 @@ typedef struct training_model {
     tsr_dtype features;           /* between stages */
     tsr_tensor *loss;             /* f32 [1], of the last stage: that of a step */
     int first_layer, layer_count; /* of `own` */
-    /* Balance of experts (experts.c): the most experts of a layer, or 0 if nothing is balanced; the
+    /* Loads of experts (experts.c): the most experts of a layer, or 0 if loads are not counted; the
      * auxiliary loss of the last step, whatever its factor, and the tokens of each expert, [layers,
      * experts]. */
     int64_t experts;
@@ -206,10 +211,13 @@ typedef struct training_model {
     tsr_tensor *balance; /* [experts]: the gradient of the auxiliary loss */
 } training_model;
 
-/* Opens the model's layers, and attaches the adapter in the files `adapter`, or a new one if that
- * is NULL. Call training_model_finish afterwards, also on failure. */
+/* Opens the layers of the model that `file` describes. Those that are trained get the weights in
+ * `weights`, or random ones if that is NULL; to others it attaches the adapter in the files
+ * `adapter`, or a new one if that is NULL. Call training_model_finish afterwards, also on failure.
+ */
 tsr_status training_model_init(training_model *model, const tsr_model_file *file,
-                               const char *adapter, training_job *job);
+                               const tsr_model_file *weights, const char *adapter,
+                               training_job *job);
 /* Divides what is trained among the ranks of an elastic job that have changed. May be called again
  * after an error, once the ranks have changed again. */
 tsr_status training_model_rebuild(training_model *model);

@@ -1,9 +1,9 @@
 #!/bin/sh
-# gpt_hosts.sh ROOT GPT: two stages on two hosts (network namespaces), with messages over TCP, have the losses of one process. If the rank
+# train_hosts.sh ROOT TESSERA: two stages on two hosts (network namespaces), with messages over TCP, have the losses of one process. If the rank
 # of one host is killed, the other rank ends with a sentence that names it, whatever operation was waiting. Skipped if namespaces cannot be
 # made.
 set -u
-gpt=$2
+tessera=$2
 cd "$1" || exit 1
 . tests/source/tap.sh
 . tests/hosts/hosts.sh
@@ -15,13 +15,14 @@ export UCX_TLS=tcp,self UCX_NET_DEVICES=veth0
 train() { # LOG OPTION…
     log=$1
     shift
-    exec timeout 60 "$@" --layers 2 --heads 2 --width 32 --block 16 --batch 4 --accumulate 2 --eval-every 0 --characters 0 --log "$log"
+    exec timeout 60 "$@" --data examples/data/tinyshakespeare.txt --held-out 0 --layers 2 --heads 2 --width 32 --context 16 --batch 8 --accumulate 2 \
+        --log "$log"
 }
 start() { # OPTION…: rank r writes to out.r
     pids=
     for r in 0 1; do
         [ "$r" = 0 ] && host=$a || host=$b
-        (RANK=$r WORLD_SIZE=2 TESSERA_BOOT=env train "$folder/log.$r" ip netns exec "$host" "$gpt" --pipeline 2 "$@") >"$folder/out.$r" 2>&1 &
+        (RANK=$r WORLD_SIZE=2 TESSERA_BOOT=env train "$folder/log.$r" ip netns exec "$host" "$tessera" train --stages 2 "$@") >"$folder/out.$r" 2>&1 &
         pids="$pids $!"
     done
 }
@@ -29,7 +30,7 @@ show() {
     cat "$folder"/out.?
 }
 same_losses() {
-    (train "$folder/one.log" "$gpt" --steps 6) >"$folder/out.one" 2>&1 || return 1
+    (train "$folder/one.log" "$tessera" train --steps 6) >"$folder/out.one" 2>&1 || return 1
     start --steps 6
     for pid in $pids; do
         wait "$pid" || { show && return 1; }
@@ -48,13 +49,13 @@ killed() {
     start --steps 100000 --timeout 20
     wait_for '"step": 5,' "$folder/log.0" || { show && return 1; }
     victim=$(ip netns pids "$b" | while read -r pid; do
-        [ "$(cat "/proc/$pid/comm")" = gpt ] && echo "$pid"
+        [ "$(cat "/proc/$pid/comm")" = tessera ] && echo "$pid"
     done)
     kill -KILL "$victim"
     end_of_first
     ended=$?
     show
-    [ "$ended" = 1 ] && grep -q "gpt: rank 0: .*rank 1 is lost" "$folder/out.0"
+    [ "$ended" = 1 ] && grep -q "tessera: train: .*rank 1 is lost" "$folder/out.0"
 }
 
 point "two stages on two hosts have the losses of one process" same_losses

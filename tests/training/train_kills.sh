@@ -1,5 +1,5 @@
 #!/bin/sh
-# gpt_kills.sh TESSERA GPT [KIND KILLS [GAP]]: ranks of an elastic training are killed at random times. The training must reach its last step with
+# train_kills.sh TESSERA TEXT [KIND KILLS [GAP]]: ranks of an elastic training are killed at random times. The training must reach its last step with
 # the losses of an undisturbed one within 1 %, from the replicas of the other ranks or from the checkpoint. KINDs of kills:
 #     one      one rank each time
 #     second   a second rank 5 to 250 ms after the first
@@ -9,7 +9,7 @@
 # TEST_KEEP=FOLDER keeps the output there. STEPS is the number of steps of the training, which should last longer than the kills.
 set -u
 tessera=$1
-gpt=$2
+text=$2
 kind=${3:-}
 kills=${4:-2}
 gap=${5:-1}
@@ -22,8 +22,8 @@ else
 fi
 
 train() { # NAME STEPS
-    timeout 600 "$tessera" launch -n 4 --respawn 100 -- "$gpt" --elastic --strategy full --layers 1 --heads 2 --width 32 --block 32 --batch 20 \
-        --steps "$2" --eval-every 0 --characters 0 --timeout 20 --checkpoint "$folder/$1.safetensors" --checkpoint-every 10 \
+    timeout 600 "$tessera" launch -n 4 --respawn 100 -- "$tessera" train --elastic --fsdp --data "$text" --held-out 0 --layers 1 --heads 2 \
+        --width 32 --context 32 --batch 20 --steps "$2" --timeout 20 --checkpoint "$folder/$1.safetensors" --checkpoint-every 10 \
         --log "$folder/$1.log" >"$folder/$1.out" 2>"$folder/$1.err"
 }
 
@@ -40,7 +40,7 @@ milliseconds() {
 ranks() {
     # shellcheck disable=SC2013 # words, not lines
     for child in $(cat "/proc/$launcher/task/$launcher/children" 2>/dev/null); do
-        read -r _ name state _ 2>/dev/null <"/proc/$child/stat" && [ "$name" = "($(basename "$gpt"))" ] && [ "$state" != Z ] &&
+        read -r _ name state _ 2>/dev/null <"/proc/$child/stat" && [ "$name" = "($(basename "$tessera"))" ] && [ "$state" != Z ] &&
             echo "$(random 1000000) $child"
     done | sort -n | cut -d ' ' -f 2
 }
