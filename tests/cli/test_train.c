@@ -1,6 +1,7 @@
 /* Tests tessera train: texts and tokens, resumed runs, the written model, and bad input. What
  * passes and steps compute is tested with tessera finetune, which shares them. */
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 
 #define ROW 16 /* tokens of a row */
 #define BATCH 4
+#define STORIES TEST_DATA "/model/stories260K-f16.gguf"
 
 /* Writes text.txt, and in ids.u16 the number of each of its characters, which are a, b, c and the
  * space. */
@@ -57,24 +59,25 @@ static void train(const char *ranks, const char *options)
     done(&job);
 }
 
+/* Returns the loss of a step in a log. */
+static double loss_of(const char *name, int step)
+{
+    char key[32], *text = read_file(name);
+    snprintf(key, sizeof key, "{\"step\": %d, \"loss\": ", step);
+    const char *at = strstr(text, key);
+    ck_assert_msg(at != NULL, "%s lacks step %d: %s", name, step, text);
+    const double loss = strtod(at + strlen(key), NULL);
+    free(text);
+    return loss;
+}
+
 /* Compares steps first … last of two logs. */
 static void assert_same_losses(const char *a, const char *b, int first, int last, double tolerance)
 {
-    char *texts[2] = {read_file(a), read_file(b)};
     for (int i = first; i <= last; i++) {
-        double losses[2];
-        for (int t = 0; t < 2; t++) {
-            char key[32];
-            snprintf(key, sizeof key, "{\"step\": %d, \"loss\": ", i);
-            const char *at = strstr(texts[t], key);
-            ck_assert_msg(at != NULL, "%s lacks step %d: %s", t ? b : a, i, texts[t]);
-            losses[t] = strtod(at + strlen(key), NULL);
-        }
-        ck_assert_msg(fabs(losses[0] - losses[1]) <= tolerance * losses[0],
-                      "step %d: losses %.9g and %.9g", i, losses[0], losses[1]);
+        const double x = loss_of(a, i), y = loss_of(b, i);
+        ck_assert_msg(fabs(x - y) <= tolerance * x, "step %d: losses %.9g and %.9g", i, x, y);
     }
-    free(texts[0]);
-    free(texts[1]);
 }
 
 /* The characters of a text are the vocabulary in the order of their codes, so that their numbers in
@@ -90,9 +93,10 @@ START_TEST(a_text_is_learnt)
                "~--schedule~constant~--warmup~0~--steps~6~--evaluate-every~6~--evaluate-rows~4"
                "~--sample-every~ab~--log~@whole~-o~@model");
     train("1", "~--data~@ids.u16~--config~@model~--batch~4~--schedule~constant~--warmup~0"
-               "~--steps~3~--evaluate-rows~4~--log~@log~--checkpoint~@run");
+               "~--steps~3~--evaluate-rows~4~--log~@log~--checkpoint~@run~--parts");
     assert_same_losses("whole", "log", 0, 2, 0);
-    train("2", "~--resume~@run~--steps~6~--log~@log~--data-parallel~2~--fsdp");
+    train("2",
+          "~--resume~@run~--parts~--steps~6~--log~@log~--data-parallel~2~--strategy~layerwise");
     assert_same_losses("whole", "log", 0, 5, 1e-5);
     char *log = read_file("whole");
     double loss;
@@ -105,6 +109,55 @@ START_TEST(a_text_is_learnt)
     ck_assert_msg(result.exit_code == 0, "%s", result.err);
     ck_assert_uint_ge(strspn(result.out, "abc "), 5);
     tool_result_free(&result);
+}
+END_TEST
+
+/* A rank that is killed costs no more than its step: the others go on with the same rows, and
+ * divide the experts and the parameters anew. */
+START_TEST(a_lost_rank_costs_no_step)
+{
+    static const char options[] =
+        "~--data~@text.txt~--layers~1~--width~16~--heads~2~--experts~3~--inner~16~--bias-rate~0.01"
+        "~--context~16~--batch~6~--steps~40~--held-out~0~--log~@";
+    char arguments[2048], expanded[1024];
+    if (!TEST_HAVE_UCX)
+        SKIP("the library was built without UCX");
+    write_data();
+    snprintf(arguments, sizeof arguments, "%swhole", options);
+    train("1", arguments);
+    expand(options, sizeof expanded, expanded);
+    snprintf(arguments, sizeof arguments,
+             "-n~3~--respawn~1~sh~-c~echo $$ >>$FOLDER/pid.$RANK; exec \"$@\"~sh~" TEST_TOOL
+             "~train%slog~--elastic~--fsdp~--experts-over~data~--timeout~20",
+             expanded);
+    launched job = start(arguments);
+    wait_for_text("log", "{\"step\": 2,", 1);
+    char *number = read_file("pid.1");
+    ck_assert_int_eq(kill(atoi(number), SIGKILL), 0);
+    free(number);
+    finish(&job);
+    ck_assert_msg(job.status == 0, "%s", job.err);
+    assert_has(job.err, "going on with 2 ranks after ");
+    assert_same_losses("whole", "log", 0, 39, 1e-4);
+    done(&job);
+}
+END_TEST
+
+/* A training with dropout goes on without. */
+START_TEST(dropout_is_turned_off)
+{
+    write_data();
+    train("1", "~--data~@text.txt~--layers~1~--width~16~--heads~2~--context~16~--batch~4"
+               "~--dropout~0.5~--schedule~constant~--warmup~0~--steps~1~--held-out~0"
+               "~--checkpoint~@run");
+    train("1", "~--resume~@run~--steps~2~--checkpoint~@with~--log~@with.log");
+    train("1", "~--resume~@run~--steps~2~--dropout~0~--checkpoint~@without~--log~@without.log");
+    const double with = loss_of("with.log", 1), without = loss_of("without.log", 1);
+    ck_assert_msg(with < without || with > without, "both losses are %.9g", with);
+    /* what goes on from there has none either */
+    train("1", "~--resume~@without~--steps~3~--log~@third");
+    train("1", "~--resume~@without~--steps~3~--dropout~0~--log~@again");
+    assert_same_losses("third", "again", 2, 2, 0);
 }
 END_TEST
 
@@ -130,7 +183,7 @@ START_TEST(experts_are_balanced)
 END_TEST
 
 /* Without a tokenizer, the output has none, and so says the tool. A file of a tokenizer is copied
- * under its usual name. */
+ * under its usual name; that of a GGUF file becomes one. */
 START_TEST(tokenizers_are_copied)
 {
     static const char sizes[] = "--layers 1 --width 16 --heads 2 --context 16 --batch 2 --steps 1";
@@ -153,6 +206,18 @@ START_TEST(tokenizers_are_copied)
     result = tool_run(arguments);
     ck_assert_msg(result.exit_code == 0, "%s", result.err);
     assert_has(result.err, "other has no tokenizer, because none was given");
+    tool_result_free(&result);
+    snprintf(arguments, sizeof arguments,
+             "train " STORIES " --data %stext.txt --context 16 --batch 1 --steps 1 --held-out 0 "
+             "-o %sthird",
+             folder, folder);
+    result = tool_run(arguments);
+    ck_assert_msg(result.exit_code == 0, "%s", result.err);
+    tool_result_free(&result);
+    snprintf(arguments, sizeof arguments, "generate %sthird -p Once -n 4 --greedy", folder);
+    result = tool_run(arguments);
+    ck_assert_msg(result.exit_code == 0 && strncmp(result.out, "Once", 4) == 0, "%s%s", result.out,
+                  result.err);
     tool_result_free(&result);
 }
 END_TEST
@@ -216,6 +281,10 @@ START_TEST(wrong_options_are_named)
         {"train m --data d --config c", "m has a configuration, so --config cannot be given"},
         {"train --data d --config c --width 8", "c has the sizes of the model, so --width cannot "
                                                 "be given"},
+        {"train m --data d --init i", "m has the weights, so --init cannot be given"},
+        {"train --data d --parts", "--parts needs --checkpoint FILE or --resume FILE"},
+        {"train --data d --strategy x", "--strategy takes full, layerwise, hybrid or weighted, not "
+                                        "'x'"},
         {"train --data d --bias", "--bias is for --style gpt2"},
         {"train --data d --style gpt2 --experts 2", "--experts is for --style llama"},
         {"train --data d --style x", "--style takes llama or gpt2, not 'x'"},
@@ -254,6 +323,12 @@ START_TEST(wrong_data_are_named)
     fails("--data @ids.u16", "so --tokenizer or --config must say how many there are");
     fails("--data @text.txt --checkpoint @text.txt", "text.txt has the data, which would be "
                                                      "overwritten");
+    fails("--data @text.txt --log @text.txt", "text.txt has the data, which would be overwritten");
+    fails("--data @text.txt --curve @text.txt", "text.txt has the data, which would be "
+                                                "overwritten");
+    fails("--data @text.txt --config @text.txt", "text.txt:1: ");
+    fails("--data @text.txt --config " TEST_DATA "/training/moe_aux_trajectory.json",
+          "the data has a vocabulary of 4, but");
     fails("--data @empty", "empty is empty");
     fails("--data @latin", "latin: the text is not UTF-8 at byte 3");
     fails("--data @ids.u16 --sample-every a --config " TEST_DATA "/training/lora/lora_base",
@@ -271,6 +346,8 @@ TESTS(train)
 {
     tcase_add_checked_fixture(tests, make_folder, remove_folder);
     tcase_add_test(tests, a_text_is_learnt);
+    tcase_add_test(tests, a_lost_rank_costs_no_step);
+    tcase_add_test(tests, dropout_is_turned_off);
     tcase_add_test(tests, experts_are_balanced);
     tcase_add_test(tests, tokenizers_are_copied);
     tcase_add_test(tests, other_trainings_are_refused);

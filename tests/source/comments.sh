@@ -45,7 +45,7 @@ cat $(c_files src include bench tests examples) $(find shaders -type f) | grep -
 grep -oE '\<(tsr_|TSR_)[A-Za-z0-9_]+' "$folder/comments" | sort | uniq -c | awk '{ print $2, $1 }' >"$folder/commented"
 
 # Files of other projects and of the system that comments name.
-others='llama2\.c|bcrypt\.h|pmix\.h|gguf\.md'
+others='llama2\.c|bcrypt\.h|windows\.h|pmix\.h|gguf\.md'
 files_exist() {
     sed 's|^\([^:]*\): .*|\1|' "$folder/comments" | sort -u | wc -l | grep -q ... || return 1
     awk -v others="^($others)\$" '

@@ -49,6 +49,7 @@ for style in gpt2 llama; do
 
     # Stages resume the checkpoint of one process, and one process resumes the checkpoint of stages.
     cp "$folder/half" "$folder/copy"
+    rm "$folder/log" # which would be continued
     # shellcheck disable=SC2086 # options
     start 4 --resume "$folder/copy" --steps 12 --stages 2 $grid --log "$folder/log" || fail "$style: four ranks cannot go on"
     same "$folder/log" 6 || fail "$style: four ranks go on with other losses"
