@@ -1900,10 +1900,10 @@ END_TEST
 static void add_copy(bytes *weights, char *header, size_t size, const char *path,
                      const tsr_shard_param *from, const char *name, int ndim, const int64_t *shape)
 {
-    size_t used = strlen(header), count = 2;
+    size_t used = strlen(header), count = (size_t)(from->size_bytes / from->count);
     uint8_t *data = read_tensor(path, from);
-    used += (size_t)snprintf(header + used, size - used, "%c\"%s\":{\"dtype\":\"BF16\",\"shape\":[",
-                             used == 0 ? '{' : ',', name);
+    used += (size_t)snprintf(header + used, size - used, "%c\"%s\":{\"dtype\":\"%s\",\"shape\":[",
+                             used == 0 ? '{' : ',', name, from->dtype);
     for (int d = 0; d < ndim; d++) {
         used +=
             (size_t)snprintf(header + used, size - used, "%s%d", d > 0 ? "," : "", (int)shape[d]);
@@ -1915,12 +1915,26 @@ static void add_copy(bytes *weights, char *header, size_t size, const char *path
     free(data);
 }
 
+/* How files name the tensors of a layer that predicts further tokens. */
+typedef struct next_names {
+    const char *layer, *outside, *join, *vectors[3], *copy;
+} next_names;
+static const next_names mtp_names = {.layer = "mtp.layers.0.",
+                                     .outside = "mtp.",
+                                     .join = "fc",
+                                     .vectors = {"pre_fc_norm_embedding", "pre_fc_norm_hidden",
+                                                 "norm"}},
+                        deepseek_names = {.layer = "model.layers.4.",
+                                          .outside = "model.layers.4.",
+                                          .join = "eh_proj",
+                                          .vectors = {"enorm", "hnorm", "shared_head.norm"},
+                                          .copy = "model.layers.4.embed_tokens.weight"};
+
 /* Copies a folder, and adds a layer that predicts further tokens: a copy of layer 3, with experts
  * in tensors of their own if `apart`. */
-static void add_next_layer(const char *from, const char *to, bool apart)
+static void add_next_layer(const char *from, const char *to, const next_names *names, bool apart)
 {
     enum { SIZE = 1 << 16, WIDTH = 64 };
-    static const char *const vectors[] = {"pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm"};
     char *header = calloc(SIZE, 1), name[160], path[160];
     const tsr_shard_param *embedding = NULL;
     tsr_shard_list *list = open_list(from);
@@ -1933,7 +1947,7 @@ static void add_next_layer(const char *from, const char *to, bool apart)
         embedding = strstr(p->name, "embed_tokens") ? p : embedding;
         if (!inside)
             continue;
-        snprintf(name, sizeof name, "mtp.layers.0.%s", inside + strlen("layers.3."));
+        snprintf(name, sizeof name, "%s%s", names->layer, inside + strlen("layers.3."));
         const char *merged = strstr(p->name, "gate_up_proj"),
                    *down = strstr(p->name, "experts.down_proj");
         if (!apart || (!merged && !down)) {
@@ -1951,12 +1965,14 @@ static void add_next_layer(const char *from, const char *to, bool apart)
         }
     }
     ck_assert_ptr_nonnull(embedding);
-    add_copy(&weights, header, SIZE, from, embedding, "mtp.fc.weight", 2,
-             (int64_t[]){WIDTH, 2 * WIDTH});
+    snprintf(name, sizeof name, "%s%s.weight", names->outside, names->join);
+    add_copy(&weights, header, SIZE, from, embedding, name, 2, (int64_t[]){WIDTH, 2 * WIDTH});
     for (int i = 0; i < 3; i++) {
-        snprintf(name, sizeof name, "mtp.%s.weight", vectors[i]);
+        snprintf(name, sizeof name, "%s%s.weight", names->outside, names->vectors[i]);
         add_copy(&weights, header, SIZE, from, embedding, name, 1, (int64_t[]){WIDTH});
     }
+    if (names->copy)
+        add_copy(&weights, header, SIZE, from, embedding, names->copy, 2, embedding->shape);
     strcat(header, "}");
     bytes all = safetensors_file(header, weights.size);
     memcpy(all.data + all.size - weights.size, weights.data, weights.size);
@@ -1985,9 +2001,12 @@ static int next_layers_of(const char *path)
 /* Layers that predict further tokens travel, too. */
 START_TEST(next_token_layers_travel)
 {
-    static const char hf[] = TEST_DATA "/model/families/qwen35moe/hf";
+    static const char *const folders[] = {TEST_DATA "/model/families/qwen35moe/hf",
+                                          TEST_DATA "/model/families/deepseek2/hf"};
+    const char *hf = folders[_i / 2];
     const bool apart = _i == 1;
-    add_next_layer(hf, "next", apart);
+    const next_names *names = _i < 2 ? &mtp_names : &deepseek_names;
+    add_next_layer(hf, "next", names, apart);
     ck_assert_int_eq(next_layers_of(at("next")), 1);
     ck_assert_int_eq(next_layers_of(hf), 0);
     ck_assert_ok(
@@ -2000,11 +2019,12 @@ START_TEST(next_token_layers_travel)
     ck_assert_int_eq(next_layers_of(at("back")), 1);
     ck_assert_ok(convert_model(at("next"), at("own"), NULL, NULL));
     ck_assert_int_gt(compare(at("own"), at("back")), 20);
-    ck_assert_int_eq(count_with(at("own"), "mtp."), count_with(at("back"), "mtp."));
+    ck_assert_int_eq(count_with(at("own"), names->outside), count_with(at("back"), names->outside));
     check_norms(at("back"), at("own"));
     if (!apart) {
         ck_assert_int_gt(compare(at("own"), at("next")), 12); /* those of mtp, and the head */
-        ck_assert_int_eq(count_with(at("own"), "mtp."), count_with(at("next"), "mtp."));
+        ck_assert_int_eq(count_with(at("own"), names->outside) + (names->copy != NULL),
+                         count_with(at("next"), names->outside));
     }
     /* the same layer as a part of the model and of its own */
     ck_assert_ok(convert_model(at("n.gguf"), at("again.gguf"), NULL, NULL));
@@ -2081,7 +2101,7 @@ TESTS(convert)
     tcase_add_test(tests, families_there_and_back);
     tcase_add_loop_test(tests, recorded_families_there_and_back, 0,
                         (int)(sizeof recorded / sizeof *recorded));
-    tcase_add_loop_test(tests, next_token_layers_travel, 0, 2);
+    tcase_add_loop_test(tests, next_token_layers_travel, 0, 3);
     tcase_add_test(tests, experts_there_and_back);
     tcase_add_test(tests, merged_experts_are_read);
     tcase_add_test(tests, arranged_experts_are_read);

@@ -1,8 +1,8 @@
 /* DeepSeek V2 and V3 with R1, and what has their layers: Kimi K2 and GLM 4.7 Flash. Latent
  * attention, and experts after some leading dense layers, of which all tokens share one or more. V2
  * chooses experts by softmax, the others by sigmoid with a bias. Layers that predict further tokens
- * are left out. Source: DeepseekV3ForCausalLM and DeepseekV2ForCausalLM in Hugging Face
- * Transformers. */
+ * have copies of the embedding and the head in some files, which are not read. Source:
+ * DeepseekV3ForCausalLM and DeepseekV2ForCausalLM in Hugging Face Transformers. */
 #include "model/families/family.h"
 
 static const tsr__expert_keys keys = {.count = "n_routed_experts",
@@ -33,11 +33,15 @@ static const tsr__weight_name inside[] = {
     TSR__LLAMA_MLP_NAMES,
     TSR__EXPERT_NAMES,
     {"mlp.router.choice_bias", "mlp.gate.e_score_correction_bias", "exp_probs_b.bias"},
+    TSR__NEXTN_NAMES,
     {"mlp.shared.gate", "mlp.shared_experts.gate_proj", "ffn_gate_shexp"},
     {"mlp.shared.up", "mlp.shared_experts.up_proj", "ffn_up_shexp"},
     {"mlp.shared.down", "mlp.shared_experts.down_proj", "ffn_down_shexp"},
     {NULL, NULL, NULL},
 };
+
+/* V2 has no layers that predict further tokens. */
+#define NEXT_LAYERS .hf_next_layers = "num_nextn_predict_layers", .hf_next_inside = true
 
 #define LIKE_DEEPSEEK(experts_)                                                                    \
     .gguf = "deepseek2", TSR__LIKE_LLAMA_BUT(inside), .expert_keys = &keys, .latent = true,        \
@@ -47,6 +51,7 @@ const tsr__family tsr__family_deepseek_v3 = {
     .name = "deepseek_v3",
     .hf_class = "DeepseekV3ForCausalLM",
     .gguf_softmax = &tsr__family_deepseek_v2,
+    NEXT_LAYERS,
     LIKE_DEEPSEEK(&by_sigmoid),
 };
 
@@ -59,11 +64,13 @@ const tsr__family tsr__family_deepseek_v2 = {
 const tsr__family tsr__family_kimi_k2 = {
     .name = "kimi_k2",
     .hf_class = "DeepseekV3ForCausalLM",
+    NEXT_LAYERS,
     LIKE_DEEPSEEK(&by_sigmoid),
 };
 
 const tsr__family tsr__family_glm4_moe_lite = {
     .name = "glm4_moe_lite",
     .hf_class = "Glm4MoeLiteForCausalLM",
+    NEXT_LAYERS,
     LIKE_DEEPSEEK(&by_sigmoid),
 };

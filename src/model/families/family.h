@@ -192,6 +192,13 @@ extern const tsr__weight_name tsr__llama_outside[], tsr__llama_inside[];
     {                                                                                              \
         "mlp.shared.router", "mlp.shared_expert_gate", "ffn_gate_inp_shexp"                        \
     }
+/* The rows of a layer that predicts further tokens in files with hf_next_inside. */
+#define TSR__NEXTN_NAMES                                                                           \
+    {"next.embedding_norm", "enorm", "nextn.enorm"}, {"next.hidden_norm", "hnorm", "nextn.hnorm"}, \
+        {"next.join", "eh_proj", "nextn.eh_proj"},                                                 \
+    {                                                                                              \
+        "next.norm", "shared_head.norm", "nextn.shared_head_norm"                                  \
+    }
 /* What Qwen3-Next and Qwen 3.5 have in common, without the projections of delta nets
  * (qwen3_next.c), and these projections in Qwen 3.5 (qwen3_5.c). */
 #define TSR__QWEN3_NEXT_ATTENTION_NAMES                                                            \

@@ -1,9 +1,9 @@
-/* Drafts from the model's own layer that predicts further tokens (stack/next.c). The layer has a
- * cache of its own. At place p of a text, it is computed from the features after the model's blocks
- * at token p and from the embedding of token p + 1, and predicts token p + 2. A text of which only
- * the last token is not in the model's cache has all of that up to the token before its last one.
- * The first draft is predicted there, and the others one after the other from the layer's own
- * output.
+/* Drafts from the model's own layer that predicts further tokens (stack/next.c), which the last
+ * stage of a model has. The layer has a cache of its own. At place p of a text, it is computed from
+ * the features after the model's blocks at token p and from the embedding of token p + 1, and
+ * predicts token p + 2. A text of which only the last token is not in the model's cache has all of
+ * that up to the token before its last one. The first draft is predicted there, and the others one
+ * after the other from the layer's own output.
  *
  * Passes of a prompt compute the layer for its tokens, too. The features of later tokens are kept,
  * and the layer catches up before drafts are found, or when there is no more room for them.
@@ -78,10 +78,12 @@ static tsr_status create_cache(const tsr_generator *g, tsr_kv_cache **out)
     tsr_heads heads = TSR_INIT(tsr_heads);
     TSR__TRY(tsr_self_attention_get_heads(m->stack->next.block, &heads));
     return tsr_kv_cache_create(
-        tsr_kv_cache_params(.stream = m->stream, .layers = 1, .kv_heads = heads.kv_count,
-                            .head_dim = heads.head_dim, .dtype = g->params.cache_dtype,
-                            .page_tokens = g->page_tokens, .pages = g->pages,
-                            .sequences = g->params.sequences),
+        tsr_kv_cache_params(.stream = m->stream, .layers = 1, .layer_kv_heads = &heads.kv_count,
+                            .layer_head_dims = &heads.head_dim,
+                            .layer_value_dims = &heads.value_dim,
+                            .layer_values_in_keys = &heads.values_in_keys,
+                            .dtype = g->params.cache_dtype, .page_tokens = g->page_tokens,
+                            .pages = g->pages, .sequences = g->params.sequences),
         out);
 }
 
