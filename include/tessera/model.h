@@ -281,7 +281,8 @@ typedef struct tsr_model_params {
     const int *hosts;
     /* Also opens the first of the layers that predict further tokens (next_token_layers), for
      * TSR_DRAFT_MTP. Its weights and its cache count when tsr_model_open checks whether the model
-     * fits. Only with one stage. All ranks must give the same. */
+     * fits. The last stage has it, and another copy of the embedding for it unless it has one as
+     * its head. All ranks must give the same. */
     bool next_token;
     /* For adapters that are trained (lora.h): data-parallel ranks, all of which open the same part
      * of the model, divide its weights as tsr_stack_shard divides those of a frozen stack. Layers

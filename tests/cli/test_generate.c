@@ -349,8 +349,6 @@ START_TEST(wrong_drafts_are_named)
     tool_refuses("generate x --ids 1 --draft mtp:x",
                  "tessera: generate: --draft takes ngram, mtp or a model, each perhaps with :N, "
                  "not 'mtp:x'\n");
-    tool_refuses("serve x --draft mtp --stages 2",
-                 "tessera: serve: --draft mtp needs a model without --stages\n");
     tool_fails("generate " MODEL " --ids 1 --draft mtp",
                "generate: --draft mtp: this model of architecture llama has no layers that predict "
                "further tokens\n");

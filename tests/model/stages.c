@@ -1,43 +1,13 @@
 /* Compares models whose layers are divided over two stages with the model of one process. */
 #include "model/made.h"
 #include "model/open.h"
+#include "model/place.h"
 #include "parallel/spmd.h"
 
 /* 5 layers */
 #define STORIES TEST_DATA "/model/stories260K-f32.gguf"
 
-enum { SEED = 5, STAGES = 2, SEQUENCES = 5, TOKENS = 8, SHOWN = 3 };
-
-/* This rank's place in the job, which has two stages of ranks / 2 ranks each. */
-typedef struct place {
-    tsr_comm *row, *stages;
-    tsr_group *group, *alone;
-    int stage;
-} place;
-
-static bool place_init(place *p)
-{
-    *p = (place){0};
-    if (ranks < 2 || ranks % STAGES != 0) {
-        case_skip("%d ranks", ranks);
-        return false;
-    }
-    const int each = ranks / STAGES;
-    p->stage = my_rank / each;
-    OK(tsr_comm_split(world, p->stage, my_rank, &p->row));
-    OK(tsr_comm_split(world, my_rank % each, my_rank, &p->stages));
-    OK(tsr_group_create(p->row, queue, NULL, &p->group));
-    OK(tsr_group_create(NULL, queue, NULL, &p->alone));
-    return true;
-}
-
-static void place_finish(place *p)
-{
-    tsr_group_destroy(&p->group);
-    tsr_group_destroy(&p->alone);
-    tsr_comm_destroy(&p->row);
-    tsr_comm_destroy(&p->stages);
-}
+enum { SEED = 5, SEQUENCES = 5, TOKENS = 8, SHOWN = 3 };
 
 /* What sequences have generated, and the logits of their first positions. */
 typedef struct texts {

@@ -110,8 +110,7 @@ const char *inference_check_draft(void)
                    : NULL;
     if (draft->ranks == INFERENCE_DRAFT_ALL)
         return "--draft-ranks needs --draft MODEL";
-    if (draft->of.from == TSR_DRAFT_MTP)
-        return inference_chosen.stages.count > 1 ? "--draft mtp needs a model without --stages"
-                                                 : NULL;
-    return draft->rejection ? "--draft-rejection needs --draft mtp or --draft MODEL" : NULL;
+    return draft->rejection && draft->of.from != TSR_DRAFT_MTP
+               ? "--draft-rejection needs --draft mtp or --draft MODEL"
+               : NULL;
 }

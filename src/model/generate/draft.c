@@ -71,7 +71,9 @@ tsr_status tsr__drafts_create(tsr_generator *g)
         if (!d->probabilities)
             return TSR_ERR_NO_MEMORY;
     }
-    return own ? tsr__draft_next_create(g, &d->next) : tsr__draft_model_create(g, &d->model);
+    if (own)
+        return g->model->is_last ? tsr__draft_next_create(g, &d->next) : TSR_OK;
+    return tsr__draft_model_create(g, &d->model);
 }
 
 float *tsr__drafts_row(const tsr_generator *g, int number, int row)
@@ -176,12 +178,41 @@ void tsr__drafts_plan(tsr_generator *g, const tsr__draft_text *text)
     memcpy(own->plan, text->ids, (size_t)text->count * sizeof *own->plan);
 }
 
-/* All ranks of a divided draft_model, or of a model whose own layer predicts tokens, find drafts
- * together, before the pass that computes them. */
+/* Gives the drafts that the last stage has found to all stages, or the news that it could not find
+ * them. */
+static tsr_status share_drafts(const tsr_generator *g, int count, tsr__draft_text *texts,
+                               tsr_status own)
+{
+    const int each = 1 + TSR_MAX_DRAFT_TOKENS;
+    int32_t words[TSR__DRAFT_SEQUENCES * (1 + TSR_MAX_DRAFT_TOKENS)];
+    if (!g->model->stages)
+        return own;
+    for (int i = 0; i < count; i++) {
+        words[i * each] = own == TSR_OK ? texts[i].count : -1;
+        memcpy(words + i * each + 1, texts[i].ids, sizeof texts[i].ids);
+    }
+    const tsr__error error = tsr__error_take();
+    const tsr_status status =
+        tsr__model_from_last(g->model, words, (uint64_t)count * (uint64_t)each, TSR_I32);
+    if (own != TSR_OK) {
+        tsr__error_put_back(&error);
+        return own;
+    }
+    TSR__TRY(status);
+    for (int i = 0; i < count; i++) {
+        texts[i].count = words[i * each];
+        memcpy(texts[i].ids, words + i * each + 1, sizeof texts[i].ids);
+        TSR__REQUIRE(texts[i].count >= 0, "generator: the last stage could not find drafts");
+    }
+    return TSR_OK;
+}
+
+/* All ranks of a divided draft_model, or of the last stage of a model whose own layer predicts
+ * tokens, find drafts together, before the pass that computes them. */
 static tsr_status plan_together(tsr_generator *g, int count, const int *numbers)
 {
     tsr__draft_text texts[TSR__DRAFT_SEQUENCES];
-    const bool own = g->drafts->next != NULL;
+    const bool own = g->params.draft == TSR_DRAFT_MTP;
     if ((!own && (!g->drafts->model || g->drafts->sent)) || count > TSR__DRAFT_SEQUENCES)
         return TSR_OK;
     for (int i = 0; i < count; i++) {
@@ -191,7 +222,11 @@ static tsr_status plan_together(tsr_generator *g, int count, const int *numbers)
                               .length = length,
                               .most = tsr__drafts_most(g, numbers[i], length, g->drafts->length)};
     }
-    TSR__TRY(own ? tsr__draft_next_find(g, count, texts) : tsr__draft_model_find(g, count, texts));
+    if (own)
+        TSR__TRY(share_drafts(g, count, texts,
+                              g->drafts->next ? tsr__draft_next_find(g, count, texts) : TSR_OK));
+    else
+        TSR__TRY(tsr__draft_model_find(g, count, texts));
     for (int i = 0; i < count; i++)
         tsr__drafts_plan(g, &texts[i]);
     return TSR_OK;

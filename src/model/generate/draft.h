@@ -76,7 +76,7 @@ struct tsr__drafts {
     int64_t latest[TSR_MAX_DRAFT_TOKENS + 1]; /* the latest of all passes that had so many */
     int64_t all_passes;
     tsr__draft_model *model; /* NULL: this rank has no draft_model */
-    tsr__draft_next *next;   /* NULL: drafts do not come from the model's own layer */
+    tsr__draft_next *next;   /* NULL: this rank has no layer that predicts further tokens */
     /* [sequences, most, vocabulary]: of the latest plans; NULL: drafts are not drawn */
     double *probabilities;
     bool sent;            /* one rank finds the drafts, and sends them */
@@ -181,11 +181,11 @@ tsr_status tsr__draft_next_create(const tsr_generator *generator,
 /* Sets *next to NULL. */
 void tsr__draft_next_destroy(tsr__draft_next **next);
 /* Finds drafts of texts of which only the last token is not in the model's cache. Collective over
- * the model's ranks. */
+ * the last stage's ranks. */
 tsr_status tsr__draft_next_find(tsr_generator *generator, int count,
                                 tsr__draft_text *texts) TSR_NODISCARD;
-/* Builds the kernels that finding drafts needs. A text has been computed. Collective over the
- * model's ranks. */
+/* Builds the kernels that finding drafts needs. A text has been computed. Collective over the last
+ * stage's ranks. */
 tsr_status tsr__draft_next_warm_up(tsr_generator *generator, int number) TSR_NODISCARD;
 /* Forgets the pieces of prompts that the layer's cache keeps. NULL is allowed. */
 void tsr__draft_next_forget_prefixes(tsr__draft_next *next, int sequences);

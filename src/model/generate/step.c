@@ -38,6 +38,8 @@ typedef struct run {
     /* [rows]: how many of `tokens` each sequence has; NULL: all. Logits are then those of every
      * token, [rows, tokens, vocabulary], and `numbers` is [rows · tokens] */
     const int64_t *counts;
+    int64_t ahead; /* how many tokens after those of the micro-batch before one begins, if both are
+                    * of the same sequence; otherwise 0 */
     int64_t shown; /* the logits of so many first tokens are copied to g->shown */
     /* the first micro-batch whose logits are needed; those of all later ones are needed, too */
     int first_with_logits;
@@ -94,9 +96,10 @@ static tsr_status run_forward(void *user, int micro_batch, const tsr_tensor *x, 
     tsr__stack_use_none(m->stack);
     if (status == TSR_OK && m->is_last)
         status = run_logits(r, micro_batch, features);
-    if (status == TSR_OK && m->is_last) /* a run has one micro-batch if there is one stage */
-        status = tsr__drafts_keep_features(r->g, r->rows, r->numbers + row,
-                                           r->counts ? r->tokens : 1, r->counts, 0, features);
+    if (status == TSR_OK && m->is_last)
+        status =
+            tsr__drafts_keep_features(r->g, r->rows, r->numbers + row, r->counts ? r->tokens : 1,
+                                      r->counts, micro_batch * r->ahead, features);
     if (m->is_last)
         tsr_tensor_destroy(&features);
     tsr__stack_use_enabled(m->stack);
@@ -203,6 +206,7 @@ static tsr_status run_parts(tsr_generator *g, int number, int count, int64_t siz
              .cached = cached,
              .numbers = numbers,
              .ids = s->tokens + s->seen,
+             .ahead = size,
              .first_with_logits = count - 1,
              .logits = needed ? logits_of(g, number) : NULL};
     TSR__TRY(run_stages(&r, count));

@@ -58,6 +58,12 @@ static double head_in_layers(const tsr_model_config *c)
     return (double)c->vocabulary * (double)c->layers / sum;
 }
 
+/* Returns the work that the last stage has beside its layers, in the same units. */
+static double last_cost(const tsr_model_plan_params *p, const tsr_model_config *c)
+{
+    return head_in_layers(c) + (p->next_token ? 1 : 0);
+}
+
 /* Divides the layers by rates. limits[stages]: the layers that each stage holds at most, at least
  * 1. NULL: any number. */
 static tsr_status divide_within(const tsr_model_plan_params *p, const tsr_model_config *c,
@@ -65,7 +71,7 @@ static tsr_status divide_within(const tsr_model_plan_params *p, const tsr_model_
 {
     const tsr_status status = tsr_pipeline_divide(
         tsr_pipeline_divide_params(.blocks = c->layers, .stages = p->stages,
-                                   .rates = p->stage_rates, .last_cost = head_in_layers(c),
+                                   .rates = p->stage_rates, .last_cost = last_cost(p, c),
                                    .memory_bytes = limits, .block_bytes = 1),
         layers);
     return status == TSR_OK ? TSR_OK : tsr__fail_context(status, "model");
@@ -221,8 +227,8 @@ static tsr_status divide_by_limits(const room *r, int *layers)
 static double stage_time(const room *r, int stage, uint64_t layers)
 {
     const tsr_model_plan_params *p = r->params;
-    const double head = stage == p->stages - 1 ? head_in_layers(r->config) : 0;
-    return ((double)layers + head) / (p->stage_rates ? p->stage_rates[stage] : 1);
+    const double more = stage == p->stages - 1 ? last_cost(p, r->config) : 0;
+    return ((double)layers + more) / (p->stage_rates ? p->stage_rates[stage] : 1);
 }
 
 /* Adds a stage to all divisions, with each possible number of layers. before[n] is the time of the

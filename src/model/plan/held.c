@@ -105,7 +105,8 @@ static bool is_norm(const char *ours)
 tsr__plan_ends tsr__plan_ends_of(const tsr_model_plan_params *p, int rank)
 {
     const int stage = rank / (p->ranks / p->stages);
-    return (tsr__plan_ends){.first = stage == 0, .last = stage == p->stages - 1};
+    const bool last = stage == p->stages - 1;
+    return (tsr__plan_ends){.first = stage == 0, .last = last, .next = last && p->next_token};
 }
 
 bool tsr__plan_has_outside(const tsr_model_config *c, const tsr__planned *item, tsr__plan_ends of)
@@ -115,15 +116,15 @@ bool tsr__plan_has_outside(const tsr_model_config *c, const tsr__planned *item, 
     if (starts(item->ours, "input_"))
         return true; /* there is one stage */
     if (starts(item->ours, "embedding."))
-        return of.first || (of.last && c->tied);
+        return of.first || (of.last && c->tied) || of.next;
     return of.last;
 }
 
-bool tsr__plan_has_inside(const tsr_model_config *c, const tsr__planned *item,
-                          const tsr_model_plan_params *p, int first, int layers)
+bool tsr__plan_has_inside(const tsr_model_config *c, const tsr__planned *item, tsr__plan_ends of,
+                          int first, int layers)
 {
     if (tsr__config_is_next(c, item->layer))
-        return p->next_token;
+        return of.next;
     return item->layer >= first && item->layer < first + layers;
 }
 
@@ -212,14 +213,16 @@ uint64_t tsr__plan_cache_bytes(const tsr_model_config *c, const tsr_model_plan_p
     const int64_t page = p->context < TSR__PAGE_TOKENS ? p->context : TSR__PAGE_TOKENS,
                   tokens = p->sequences * ((p->context + page - 1) / page) * page;
     const tsr_model_latent *latent = tsr__config_layer(c, layer)->latent;
-    if (latent) /* of one head, whose values are in its keys */
-        return (uint64_t)tokens * (s->heads.count > 0) *
-               (uint64_t)(latent->kv_lora_rank + latent->rope_dim) * tsr_dtype_size(p->cache_dtype);
     /* beside its cache, the layer that predicts further tokens has features of the latest ones */
     const uint64_t features =
         tsr__config_is_next(c, layer)
             ? (uint64_t)c->width * sizeof(float) * (uint64_t)p->sequences * TSR__NEXT_FEATURES
             : 0;
+    if (latent) /* of one head, whose values are in its keys */
+        return (uint64_t)tokens * (s->heads.count > 0) *
+                   (uint64_t)(latent->kv_lora_rank + latent->rope_dim) *
+                   tsr_dtype_size(p->cache_dtype) +
+               features;
     return (uint64_t)tokens * s->kv_heads.count * features_of(tsr__config_layer(c, layer)) *
                tsr_dtype_size(p->cache_dtype) +
            features;
@@ -261,7 +264,7 @@ void tsr__plan_rank(const tsr__model_plan *plan, const tsr_model_plan_params *p,
     for (size_t i = 0; i < plan->count; i++) {
         const tsr__planned *item = &plan->items[i];
         if (item->layer < 0 ? tsr__plan_has_outside(c, item, of)
-                            : tsr__plan_has_inside(c, item, p, out->first_layer, out->layers))
+                            : tsr__plan_has_inside(c, item, of, out->first_layer, out->layers))
             tsr__plan_add_item(&d->kept, item, tsr__plan_share_of(d, rank, item->layer), p, of,
                                out);
     }
@@ -286,7 +289,7 @@ void tsr__plan_rank(const tsr__model_plan *plan, const tsr_model_plan_params *p,
                                      state_bytes(tsr__config_layer(c, i));
         }
     }
-    if (p->next_token)
+    if (of.next)
         out->cache_bytes +=
             tsr__plan_cache_bytes(c, p, c->layers, tsr__plan_share_of(d, rank, c->layers));
     out->total_bytes = out->weight_bytes + out->cache_bytes;

@@ -14,16 +14,17 @@ static uint64_t all_expert_bytes(const tsr__model_plan *plan, const tsr_model_pl
                                  const tsr__plan_division *d, const stretch *of)
 {
     const tsr_model_config *c = d->kept.config;
+    const tsr__plan_ends ends = tsr__plan_ends_of(p, of->first_rank);
     tsr_model_rank_plan sum = {0};
     for (size_t i = 0; i < plan->count; i++) {
         const tsr__planned *item = &plan->items[i];
         if (item->experts == 0 || item->of_heads ||
-            !tsr__plan_has_inside(c, item, p, of->first_layer, of->layers))
+            !tsr__plan_has_inside(c, item, ends, of->first_layer, of->layers))
             continue;
         tsr__plan_share all = *tsr__plan_share_of(d, of->first_rank, item->layer);
         all.experts =
             (tsr_shard_range){.count = (uint64_t)tsr__config_layer(c, item->layer)->experts->count};
-        tsr__plan_add_item(&d->kept, item, &all, p, (tsr__plan_ends){0}, &sum);
+        tsr__plan_add_item(&d->kept, item, &all, p, ends, &sum);
     }
     return sum.expert_bytes;
 }
@@ -75,6 +76,8 @@ static tsr_status limit_stage(const tsr__model_plan *plan, const tsr_model_plan_
     }
     for (int i = of->first_layer; i < of->first_layer + of->layers; i++)
         there[c->layer_kinds[i]] = c->kinds[c->layer_kinds[i]]->experts != NULL;
+    if (tsr__plan_ends_of(p, of->first_rank).next && tsr__config_layer(c, c->layers)->experts)
+        there[tsr__config_kind(c, c->layers)] = true;
     for (int kind = 0; kind < c->kind_count; kind++)
         if (there[kind])
             exceeds |=

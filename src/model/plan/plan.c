@@ -77,9 +77,6 @@ tsr_status tsr__model_plan_check(const tsr_model_config *c, tsr_model_plan_param
                  "model: next_token is set, but this model of architecture %s has no layers that "
                  "predict further tokens",
                  c->architecture);
-    TSR__REQUIRE(!p->next_token || p->stages == 1,
-                 "model: next_token is set, but there are %d stages; only 1 is possible",
-                 p->stages);
     TSR__REQUIRE(p->host_experts <= 0 || tsr__config_experts(c),
                  "model: host_experts is set, but no layer of the model has experts");
     TSR__REQUIRE(p->host_experts >= 0, "model: host_experts is %d; it must be at least 0",
@@ -125,7 +122,7 @@ tsr_status tsr__model_plan_layers(const tsr__model_plan *plan, const tsr_model_p
         const tsr__plan_ends of = tsr__plan_ends_of(p, r);
         uint64_t *bytes = out + (size_t)r * ((size_t)c->layers + 1);
         for (int i = 0; i <= c->layers; i++)
-            bytes[i] = i < c->layers || p->next_token
+            bytes[i] = i < c->layers || of.next
                            ? tsr__plan_cache_bytes(c, p, i, tsr__plan_share_of(&d, r, i))
                            : 0;
         for (size_t i = 0; i < plan->count; i++) {
@@ -133,7 +130,7 @@ tsr_status tsr__model_plan_layers(const tsr__model_plan *plan, const tsr_model_p
             tsr_model_rank_plan one = {0};
             const bool there = item->layer < 0           ? tsr__plan_has_outside(c, item, of)
                                : item->layer < c->layers ? true
-                                                         : p->next_token;
+                                                         : of.next;
             if (there)
                 tsr__plan_add_item(&d.kept, item, tsr__plan_share_of(&d, r, item->layer), p, of,
                                    &one);

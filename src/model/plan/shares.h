@@ -54,15 +54,16 @@ bool tsr__plan_has_whole_experts(const tsr__model_plan *plan, const tsr_model_pl
 
 /* held.c */
 
-/* Whether a rank's stage is the first or the last one of the model. */
+/* Whether a rank's stage is the first or the last one of the model, and whether it has the layer
+ * that predicts further tokens, and with it the embedding. */
 typedef struct tsr__plan_ends {
-    bool first, last;
+    bool first, last, next;
 } tsr__plan_ends;
 tsr__plan_ends tsr__plan_ends_of(const tsr_model_plan_params *p, int rank);
 /* Returns whether a rank has a parameter of a layer: if it is one of `layers` layers from `first`
  * on, or the layer that predicts further tokens. */
-bool tsr__plan_has_inside(const tsr_model_config *c, const tsr__planned *item,
-                          const tsr_model_plan_params *p, int first, int layers);
+bool tsr__plan_has_inside(const tsr_model_config *c, const tsr__planned *item, tsr__plan_ends of,
+                          int first, int layers);
 /* Returns whether a stage has a parameter that is outside layers. A tied head is the embedding. */
 bool tsr__plan_has_outside(const tsr_model_config *c, const tsr__planned *item, tsr__plan_ends of);
 /* Adds the bytes of a rank's part of a parameter to the rank's plan. */

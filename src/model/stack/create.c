@@ -58,7 +58,8 @@ static tsr_status create_layers(tsr_stack *s, const tsr__stack_options *o)
     const tsr_seed_point point = {.base = o->seed, .kind = TSR_SEED_OP, .op = 0};
     TSR__TRY(tsr_seed_derive(TSR_SEED_STRATEGY_HASHED, &point, &seed));
     const tsr_init_params init = tsr__stack_init(o, (uint64_t)seed, o->deviation);
-    if (s->is_first || (s->is_last && c->tied))
+    const bool next = o->next_token && s->is_last; /* a stage with it needs the embedding */
+    if (s->is_first || (s->is_last && c->tied) || next)
         TSR__TRY(tsr_embedding_create(
             tsr_embedding_params(.group = s->group, .name = tsr__stack_layer_name(s, "embedding"),
                                  .vocabulary_size = c->vocabulary, .width = c->width,
@@ -68,7 +69,7 @@ static tsr_status create_layers(tsr_stack *s, const tsr__stack_options *o)
     TSR__TRY(create_blocks(s, o, (uint64_t)seed));
     if (c->layer_input > 0)
         TSR__TRY(tsr__stack_create_inputs(s, &o->partition, o->norm_dtype));
-    if (o->next_token)
+    if (next)
         TSR__TRY(tsr__stack_create_next(s, o));
     if (!s->is_last)
         return TSR_OK;

@@ -122,7 +122,7 @@ typedef struct tsr__stack_options {
     float deviation; /* 0: no initial weights are ever drawn */
     bool recompute, experts_over_data;
     bool tiled_delta_nets; /* see tsr__kept.tiles */
-    bool next_token;       /* with the first layer that predicts further tokens */
+    bool next_token;       /* the last stage has the first layer that predicts further tokens */
     bool trains;           /* refuse layers that have no backward pass */
     int64_t context;       /* decides about tsr_model_layer.long_rope; 0: the configuration's */
 } tsr__stack_options;
