@@ -11,13 +11,19 @@
 #define PATH TEST_DATA "/model/families/"
 enum { ROWS = 2, TOKENS = 5, WIDTH = 64, HIDDEN = ROWS * TOKENS * WIDTH };
 
+/* Two ranks have 2 and 4 of the heads of latent attention. */
 static tsr_model *open_model(const char *path, tsr_expert_division division)
 {
+    tsr_partition_params by_rates = {.struct_size = sizeof by_rates,
+                                     .kind = TSR_PARTITION_WEIGHTED,
+                                     .rates = (const double[]){1, 2}};
     tsr_model_file *file = NULL;
     tsr_model *model = NULL;
     OK(tsr_model_file_open(path, &file));
     OK(tsr_model_open(
-        file, tsr_model_params(.group = group, .dtype = TSR_F32, .expert_division = division),
+        file,
+        tsr_model_params(.group = group, .dtype = TSR_F32, .expert_division = division,
+                         .partition = ranks == 2 && strstr(path, "deepseek2") ? &by_rates : NULL),
         &model));
     tsr_model_file_close(&file);
     return model;
@@ -152,6 +158,8 @@ static void check_gradients(tsr_stack *stack, tsr_lora *lora)
     for (int i = 0; i < count; i++) {
         if (i >= count / 4 && i < count - count / 4)
             continue; /* neither in the first nor in the last layer */
+        if (ranks > 1 && i % 3 > 0)
+            continue; /* one rank checks all */
         const tsr_parameter *p = tsr_layer_parameter(lora->adapter.layer, i);
         double *all = numbers(900 + (uint64_t)i, count_of(p->ndim, p->global_shape), TSR_F32),
                *direction = part_of(p, all), *values = values_of(p->tensor),
