@@ -25,6 +25,7 @@ typedef struct job {
     bench_context context;
     tsr_comm *comm;
     tsr_group *group;
+    tsr_group *contexts;  /* those that divide sequences with this rank; NULL: none */
     tsr_comm *stages;     /* the ranks with the same place in all stages; NULL: one stage */
     tsr_model_file *file; /* until the model is open */
     tsr_model *model;
@@ -136,8 +137,11 @@ static void show_opening(void *user, uint64_t done_bytes, uint64_t total_bytes)
 static bool open_model(job *j)
 {
     bench_model_options *o = j->options;
-    tsr_model_params params = {
-        .struct_size = sizeof params, .group = j->group, .stages = j->stages, .dtype = o->dtype};
+    tsr_model_params params = {.struct_size = sizeof params,
+                               .group = j->group,
+                               .stages = j->stages,
+                               .dtype = o->dtype,
+                               .context_group = j->contexts};
     params.progress = show_opening;
     params.user = j;
     tsr_model_stats stats = TSR_INIT(tsr_model_stats);
@@ -202,7 +206,7 @@ static bool open_job(job *j)
     BENCH_TRY(of(j), cli_stages_create(
                          &o->stages, j->comm, j->context.stream,
                          tsr_group_params(.allow_int8 = o->allow_int8, .precision = o->precision),
-                         &j->group, &j->stages));
+                         &j->group, &j->stages, &j->contexts));
     const bool has_file = open_file(j);
     return check_contexts(j) && open_model(j) && has_file && open_draft(j);
 }
@@ -223,6 +227,7 @@ static void close_job(job *j)
     tsr_model_close(&j->model);
     tsr_model_file_close(&j->file);
     tsr_group_destroy(&j->draft_group);
+    tsr_group_destroy(&j->contexts);
     tsr_group_destroy(&j->group);
     tsr_comm_destroy(&j->stages);
     bench_finish(&j->context);

@@ -289,6 +289,12 @@ typedef struct tsr_model_params {
      * have memory one after the other while they are read, so that no rank has more than its shards
      * and one layer. The memory of the ranks counts together. NULL: each rank keeps its weights. */
     tsr_group *sharded_over;
+    /* Ranks that divide the tokens of sequences, each of which opens the same part of the model: a
+     * group of one rank of each of them, those with the same place in `group`, whose stream it has.
+     * They compute the tokens of prompts together, and each keeps the keys and values of its own
+     * tokens (see docs/models.md), which needs one stage; rows of training are divided as in
+     * tsr_stack_params. Without next_token. The group must outlive the model. NULL: no ranks do. */
+    tsr_group *context_group;
 } tsr_model_params;
 #define tsr_model_params(...)                                                                      \
     (&(tsr_model_params){.struct_size = sizeof(tsr_model_params), __VA_ARGS__})
@@ -365,6 +371,10 @@ typedef struct tsr_model_plan_params {
      * to ranks / stages − 1. NULL: all ranks are on one host. */
     const int *hosts;
     bool next_token; /* as in tsr_model_params */
+    /* So many ranks in place of each rank divide sequences, as the context_group of
+     * tsr_model_params. `ranks` does not count them: the plan is that of each of them. Without
+     * next_token. 0: 1. */
+    int context_ranks;
 } tsr_model_plan_params;
 #define tsr_model_plan_params(...)                                                                 \
     (&(tsr_model_plan_params){.struct_size = sizeof(tsr_model_plan_params), __VA_ARGS__})

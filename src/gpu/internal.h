@@ -219,8 +219,32 @@ enum { TSR__DELTA_RECURRENT_TOKENS = 16 };
  * that these compute the attention of prompts; otherwise f32. */
 tsr_dtype tsr__kv_cache_usual_dtype(const tsr_device *device);
 
-/* Returns the positions that tsr_kv_cache_begin gave for the step; NULL before the first step. */
+/* Returns the positions that tsr_kv_cache_begin gave for the step, or, if ranks divide its tokens,
+ * those of this rank's; NULL before the first step. */
 tsr_tensor *tsr__kv_cache_positions(const tsr_kv_cache *cache);
+
+/* As tsr_kv_cache_create for a cache that several ranks divide, each of which has params->
+ * page_tokens of the ranks · page_tokens tokens of a page. Sequences have the same tokens on all
+ * ranks, which must make the same calls. Two functions then count this rank's tokens alone:
+ * tsr_kv_cache_append gets the keys and values of all tokens of the step and stores those, and
+ * tsr_kv_cache_attention sees only keys that were stored before the step; params must not be
+ * causal. The functions that do both at once are not possible. Errors: also TSR_ERR_INVALID for
+ * layers with states. */
+tsr_status tsr__kv_cache_create_divided(const tsr_kv_cache_params *params, int ranks, int rank,
+                                        tsr_kv_cache **out) TSR_NODISCARD;
+/* How ranks divide a cache and the tokens of the step that has begun. */
+typedef struct tsr__kv_division {
+    int ranks, rank;
+    int64_t tokens;            /* the most tokens of a sequence */
+    int64_t first, own;        /* those that this rank computes; all if ranks do not divide them */
+    int64_t before;            /* the tokens of the longest sequence before the step */
+    const tsr_tensor *lengths; /* i32 [sequences]: the tokens of each; NULL: all have `tokens` */
+    tsr_dtype dtype;           /* of the cache */
+} tsr__kv_division;
+tsr__kv_division tsr__kv_cache_division(const tsr_kv_cache *cache);
+/* Divides the tokens of the step that has begun, which has one sequence and a multiple of the ranks
+ * as tokens: each rank computes as many that follow each other. */
+tsr_status tsr__kv_cache_divide_step(tsr_kv_cache *cache, tsr__kv_division *out) TSR_NODISCARD;
 
 /* The states of one layer in the step that has begun: *conv [slots, floats] and *state [slots,
  * floats] of this layer, f32 and contiguous, which live as long as the cache; read_slots, i32
@@ -263,6 +287,11 @@ void tsr__kv_cache_release(tsr_kv_cache *cache, int32_t page);
  * step. Errors: TSR_ERR_INVALID, TSR_ERR_NO_MEMORY. */
 tsr_status tsr__kv_cache_adopt(tsr_kv_cache *cache, int sequence, int64_t count,
                                const int32_t *pages, int64_t snapshot) TSR_NODISCARD;
+
+/* Rotates the step's queries, and keys if `k` is not NULL, in place. Both are [sequences, heads,
+ * tokens, head_dim], where the tokens are those of tsr__kv_cache_positions. */
+tsr_status tsr__kv_cache_rotate(const tsr_kv_cache *cache, const tsr_rope *rope, tsr_tensor *q,
+                                tsr_tensor *k) TSR_NODISCARD;
 
 /* Rotates the step's queries, and stores its rotated keys and its values for one layer. This takes
  * one dispatch if all are neighbouring heads of one tensor. The shapes are those of

@@ -70,6 +70,7 @@ static tsr_status create_layers(tsr_model *m, const tsr__weights *weights)
     }
     return tsr__stack_create(&(tsr__stack_options){.config = m->config,
                                                    .group = m->group,
+                                                   .context_group = m->context_group,
                                                    .first_layer = m->first_layer,
                                                    .layer_count = m->layer_count,
                                                    .partition = m->partition,
@@ -147,6 +148,16 @@ static tsr_status agree(const tsr_model *m, tsr_status own)
                : tsr__fail(TSR_ERR_INVALID, "model: rank %d could not open the model", failed);
 }
 
+static tsr_status check_context_group(const tsr_model_params *params, const tsr_group *group)
+{
+    const int ranks = tsr_group_size(params->context_group);
+    TSR__REQUIRE(ranks == 1 || !params->next_token,
+                 "model: next_token cannot go with the %d ranks of a context_group", ranks);
+    TSR__REQUIRE(ranks == 1 || tsr_group_stream(params->context_group) == tsr_group_stream(group),
+                 "model: context_group has another stream than group");
+    return TSR_OK;
+}
+
 static tsr_status open_model(const tsr_model_file *file, const tsr_model_params *params,
                              tsr_model *m)
 {
@@ -175,10 +186,13 @@ tsr_status tsr_model_open(const tsr_model_file *file, const tsr_model_params *pa
     TSR__REQUIRE(group, "model: there is no group, and no default group");
     TSR__REQUIRE(!params->sharded_over || !params->next_token,
                  "model: with sharded_over, next_token must be false");
+    TSR__TRY(check_context_group(params, group));
     tsr_model *m = tsr__calloc(1, sizeof *m);
     if (!m)
         return TSR_ERR_NO_MEMORY;
     m->group = group;
+    if (tsr_group_size(params->context_group) > 1)
+        m->context_group = params->context_group;
     m->partition = partition;
     m->context = params->context;
     m->recompute = params->recompute;

@@ -16,7 +16,8 @@ struct tsr_model {
     tsr_partition_params partition;
     tsr_pipeline *pipeline;
     int stage, stage_count;
-    tsr_comm *stages; /* the ranks with this rank's number in each stage; NULL: one stage */
+    tsr_comm *stages;         /* the ranks with this rank's number in each stage; NULL: one stage */
+    tsr_group *context_group; /* as in tsr_model_params; NULL: no other ranks divide sequences */
     /* [ranks of all stages, by stages]: memory for the model, and rates, 0 if there are none */
     uint64_t *memory_bytes;
     double *rates;
@@ -37,16 +38,18 @@ struct tsr_model {
 
 /* Creates the model's pipeline. Collective over all stages. */
 tsr_status tsr__model_connect(tsr_model *model, const tsr_model_params *params) TSR_NODISCARD;
-/* Tells all ranks of all stages the memory and the rate of each. Collective over them. */
+/* Tells all ranks of all stages the memory and the rate of each, and those of a context group the
+ * least of each. Collective over them. */
 tsr_status tsr__model_share_memory(tsr_model *model, const tsr_model_params *params) TSR_NODISCARD;
 /* Divides the layers over the stages, as given, or by rates and memory. Fails if the ranks' memory
  * is too small. */
 tsr_status tsr__model_divide(tsr_model *model, const tsr__weights *weights,
                              const tsr_model_params *params) TSR_NODISCARD;
-/* Replaces values[count] by the largest of all ranks of all stages. */
+/* Replaces values[count] by the largest of all ranks of all stages and of context groups. */
 tsr_status tsr__model_all_max(const tsr_model *model, int32_t *values,
                               uint64_t count) TSR_NODISCARD;
-/* Returns whether this rank chooses the tokens: rank 0 of the last stage does. */
+/* Returns whether this rank chooses the tokens: rank 0 of the last stage, and of its context group,
+ * does. */
 bool tsr__model_chooses(const tsr_model *model);
 /* Copies data from the last stage to all stages. */
 tsr_status tsr__model_from_last(const tsr_model *model, void *data, uint64_t count,
@@ -79,6 +82,11 @@ tsr_status tsr__model_load_sharded(tsr_model *model, const tsr__weights *weights
 tsr_status tsr__model_forward(tsr_model *model, tsr_kv_cache *cache, int64_t count, int64_t tokens,
                               const int32_t *ids, const tsr_tensor *x,
                               tsr_tensor **out) TSR_NODISCARD;
+/* The same if the model's context group divides the tokens of the step, which has one sequence:
+ * *out is f32 [1, 1, width], the features after the last token, on all ranks. Collective over the
+ * context group, too. */
+tsr_status tsr__model_forward_divided(tsr_model *model, tsr_kv_cache *cache, const int32_t *ids,
+                                      tsr_tensor **out) TSR_NODISCARD;
 /* Applies the last norm and the head: computes the logits of tokens first … first + count − 1 of
  * every sequence, from all ranks: logits[sequences · count · vocabulary]. Last stage only.
  * Collective. Blocks until the logits have arrived. */

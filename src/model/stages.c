@@ -88,6 +88,9 @@ tsr_status tsr__model_share_memory(tsr_model *m, const tsr_model_params *params)
         status = own_memory(m, params, own);
     if (status == TSR_OK)
         status = gather_all(m, own, stage, told);
+    if (status == TSR_OK && m->context_group) /* which divide the model in the same way */
+        status = tsr_comm_all_reduce(tsr_group_comm(m->context_group), told, told, ranks * TOLD,
+                                     TSR_F64, TSR_OP_MIN, NULL);
     for (size_t r = 0; status == TSR_OK && r < ranks; r++) {
         m->memory_bytes[r] = (uint64_t)told[r * TOLD + MEMORY];
         m->rates[r] = told[r * TOLD + RATE];
@@ -168,6 +171,7 @@ static tsr_status describe(const tsr_model *m, const tsr_model_params *params,
         .snapshots = params->snapshots,
         .hosts = m->hosts,
         .next_token = params->next_token,
+        .context_ranks = m->context_group ? tsr_group_size(m->context_group) : 1,
     };
     return tsr__model_plan_check(m->config, out);
 }
@@ -208,8 +212,9 @@ tsr_status tsr__model_divide(tsr_model *m, const tsr__weights *weights,
 
 tsr_status tsr__model_all_max(const tsr_model *m, int32_t *values, uint64_t count)
 {
-    tsr_comm *const comms[] = {tsr_group_comm(m->group), m->stages};
-    for (int i = 0; i < 2; i++)
+    tsr_comm *const comms[] = {tsr_group_comm(m->group), m->stages,
+                               m->context_group ? tsr_group_comm(m->context_group) : NULL};
+    for (size_t i = 0; i < sizeof comms / sizeof *comms; i++)
         if (comms[i])
             TSR__TRY(
                 tsr_comm_all_reduce(comms[i], values, values, count, TSR_I32, TSR_OP_MAX, NULL));
@@ -218,7 +223,8 @@ tsr_status tsr__model_all_max(const tsr_model *m, int32_t *values, uint64_t coun
 
 bool tsr__model_chooses(const tsr_model *m)
 {
-    return m->is_last && tsr_group_rank(m->group) == 0;
+    return m->is_last && tsr_group_rank(m->group) == 0 &&
+           (!m->context_group || tsr_group_rank(m->context_group) == 0);
 }
 
 tsr_status tsr__model_from_last(const tsr_model *m, void *data, uint64_t count, tsr_dtype dtype)

@@ -48,6 +48,9 @@ typedef struct tsr__context tsr__context;
  * one. Collective. */
 tsr_status tsr__context_agree(tsr_group *group, int64_t rows, int64_t tokens,
                               tsr__context **context) TSR_NODISCARD;
+/* Returns `own`, or, if that is TSR_OK on this rank but not on another one, an error that says
+ * `what`, such as "stack: starts are wrong", and names that rank. Collective. */
+tsr_status tsr__context_all_pass(tsr_group *group, const char *what, tsr_status own) TSR_NODISCARD;
 tsr__context *tsr__context_keep(tsr__context *context);
 void tsr__context_forget(tsr__context **context);
 /* Returns the number of tokens of a row on all ranks. */

@@ -256,13 +256,13 @@ static const struct {
     {"plan params.json --ranks 2 --context 10",
      "tessera: plan: only the strategy inference takes --dtype, --context, --sequences, "
      "--cache-dtype, --stages, --stage-layers, --experts, --draft, --bandwidth, --host-bandwidth, "
-     "--gflops "
-     "and --latency\n"},
+     "--gflops, "
+     "--latency and --context-parallel\n"},
     {"plan params.json --ranks 2 --stages 2",
      "tessera: plan: only the strategy inference takes --dtype, --context, --sequences, "
      "--cache-dtype, --stages, --stage-layers, --experts, --draft, --bandwidth, --host-bandwidth, "
-     "--gflops "
-     "and --latency\n"},
+     "--gflops, "
+     "--latency and --context-parallel\n"},
     {"plan " STORIES " --ranks 3 --stages 2", "tessera: plan: 2 stages do not divide 3 ranks\n"},
     {"plan " STORIES " --ranks 2 --stages 2 --stage-layers 1,2,2",
      "tessera: plan: --stage-layers has 3 values for 2 stages\n"},
@@ -282,9 +282,15 @@ static const struct {
      "tessera: plan: --wire takes f32, f16, bf16 or q8_0, not 'i32'\n"},
     {"plan . --cluster hosts.json --format yaml",
      "tessera: plan: --format takes table or json, not 'yaml'\n"},
-    {"plan . --ranks 2 --goal prompt",
-     "tessera: plan: --links, --rank-rates, --goal, --batch, --accumulate, --context-parallel and "
-     "--wire need --cluster FILE\n"},
+    {"plan . --ranks 2 --goal prompt", "tessera: plan: --links, --rank-rates, --goal, --batch, "
+                                       "--accumulate and --wire need --cluster "
+                                       "FILE\n"},
+    {"plan " STORIES " --ranks 3 --context-parallel 2",
+     "tessera: plan: --context-parallel 2 does not divide 3 ranks\n"},
+    {"plan " STORIES " --ranks 4 --context-parallel 2 --stages 2",
+     "tessera: plan: --context-parallel 2 cannot go with 2 stages\n"},
+    {"plan " STORIES " --rates 1,2 --context-parallel 2",
+     "tessera: plan: --rates cannot go with --context-parallel\n"},
     {"plan . --cluster hosts.json --context-parallel 2",
      "tessera: plan: --goal generation does not take --context-parallel\n"},
     {"plan . --ranks 2 --goal finetune --context-parallel 2",
@@ -406,8 +412,32 @@ static void add_tensor(char *head, size_t size, uint64_t *end, int rows, int col
              (unsigned long long)*end);
 }
 
-/* Writes a folder with a model of 16 experts of 96 features, of which a token uses 4. Only the
- * header of its weights is in the file, which ends in a hole. */
+/* Writes a folder of a model. Only the header of its weights, whose closing brace is missing, is in
+ * the file, which ends in a hole. */
+static void write_model(const char *name, const char *config, char *head, uint64_t end,
+                        char folder_path[160])
+{
+    char path[200];
+    strcat(head, "}");
+    snprintf(folder_path, 160, "%s/%s", in.path, name);
+    ck_assert_int_eq(mkdir(folder_path, 0700), 0);
+    snprintf(path, sizeof path, "%s/config.json", folder_path);
+    FILE *file = fopen(path, "w");
+    ck_assert_ptr_nonnull(file);
+    fputs(config, file);
+    fclose(file);
+    snprintf(path, sizeof path, "%s/model.safetensors", folder_path);
+    file = fopen(path, "wb");
+    ck_assert_ptr_nonnull(file);
+    const uint64_t length = strlen(head);
+    for (int i = 0; i < 8; i++)
+        fputc((int)(length >> 8 * i & 255), file);
+    fputs(head, file);
+    fclose(file);
+    ck_assert_int_eq(truncate(path, (off_t)(8 + length + end)), 0);
+}
+
+/* Writes a folder with a model of 16 experts of 96 features, of which a token uses 4. */
 static void write_experts(char folder_path[160])
 {
     static const char config[] =
@@ -418,7 +448,7 @@ static void write_experts(char folder_path[160])
         "\"num_experts_per_tok\":4}";
     static const char *const square[] = {"q", "k", "v", "o"};
     static char head[32768];
-    char name[128], path[200];
+    char name[128];
     uint64_t end = 0;
     head[0] = '\0';
     add_tensor(head, sizeof head, &end, 64, 64, "model.embed_tokens.weight");
@@ -436,23 +466,7 @@ static void write_experts(char folder_path[160])
                  which);
         add_tensor(head, sizeof head, &end, which == 2 ? 64 : 96, which == 2 ? 96 : 64, name);
     }
-    strcat(head, "}");
-    snprintf(folder_path, 160, "%s/experts", in.path);
-    ck_assert_int_eq(mkdir(folder_path, 0700), 0);
-    snprintf(path, sizeof path, "%s/config.json", folder_path);
-    FILE *file = fopen(path, "w");
-    ck_assert_ptr_nonnull(file);
-    fputs(config, file);
-    fclose(file);
-    snprintf(path, sizeof path, "%s/model.safetensors", folder_path);
-    file = fopen(path, "wb");
-    ck_assert_ptr_nonnull(file);
-    const uint64_t length = strlen(head);
-    for (int i = 0; i < 8; i++)
-        fputc((int)(length >> 8 * i & 255), file);
-    fputs(head, file);
-    fclose(file);
-    ck_assert_int_eq(truncate(path, (off_t)(8 + length + end)), 0);
+    write_model("experts", config, head, end, folder_path);
 }
 
 /* An expert has 3 blocks in q8_0, too few for 6 ranks, which have whole experts if they are on one
@@ -578,6 +592,84 @@ START_TEST(predicts_experts_on_the_host)
     tool_fails("plan " STORIES " --ranks 1 --experts host",
                "tessera: plan: host_experts is set, but no layer of the model has "
                "experts\n");
+}
+END_TEST
+
+/* Writes a folder of a model of the shape of Llama's 1.1B: 2048 wide, 22 layers of 32 heads and 4
+ * kv heads of 64, and 5632 hidden features. */
+static void write_large(char folder_path[160])
+{
+    static const char config[] =
+        "{\"model_type\":\"llama\",\"hidden_size\":2048,\"num_hidden_layers\":22,"
+        "\"num_attention_heads\":32,\"num_key_value_heads\":4,\"intermediate_size\":5632,"
+        "\"vocab_size\":32000,\"max_position_embeddings\":131072,\"rms_norm_eps\":1e-5,"
+        "\"rope_theta\":1e4,\"tie_word_embeddings\":false}";
+    static const struct {
+        const char *name;
+        int rows, columns;
+    } of_layer[] = {{"self_attn.q_proj", 2048, 2048},     {"self_attn.k_proj", 256, 2048},
+                    {"self_attn.v_proj", 256, 2048},      {"self_attn.o_proj", 2048, 2048},
+                    {"mlp.gate_proj", 5632, 2048},        {"mlp.up_proj", 5632, 2048},
+                    {"mlp.down_proj", 2048, 5632},        {"input_layernorm", 2048, 0},
+                    {"post_attention_layernorm", 2048, 0}};
+    static char head[40000];
+    char name[128];
+    uint64_t end = 0;
+    head[0] = '\0';
+    add_tensor(head, sizeof head, &end, 32000, 2048, "model.embed_tokens.weight");
+    add_tensor(head, sizeof head, &end, 32000, 2048, "lm_head.weight");
+    add_tensor(head, sizeof head, &end, 2048, 0, "model.norm.weight");
+    for (int layer = 0; layer < 22; layer++)
+        for (size_t i = 0; i < COUNT_OF(of_layer); i++) {
+            snprintf(name, sizeof name, "model.layers.%d.%s.weight", layer, of_layer[i].name);
+            add_tensor(head, sizeof head, &end, of_layer[i].rows, of_layer[i].columns, name);
+        }
+    write_model("large", config, head, end, folder_path);
+}
+
+/* A prompt of 131,072 tokens of that model does not fit into 4 GiB of one rank, and does into those
+ * of 4 context ranks, or of 2 x 2: each group of ranks that divide the model has all of it, and a
+ * part of the cache. */
+START_TEST(divides_long_prompts)
+{
+    char path[160], command[400];
+    static const struct {
+        const char *options;
+        int ranks, contexts;
+        bool fits;
+    } cases[] = {{"--ranks 1", 1, 1, false},
+                 {"--ranks 4 --context-parallel 4", 4, 4, true},
+                 {"--ranks 4 --context-parallel 2", 4, 2, true}};
+    write_large(path);
+    for (size_t i = 0; i < COUNT_OF(cases); i++) {
+        snprintf(command, sizeof command,
+                 "plan %s --context 131072 --cache-dtype f16 --memory 4G --json %s", path,
+                 cases[i].options);
+        json_t *document = tool_json(command, "tessera.plan.inference");
+        const json_t *list = tool_member(document, "ranks");
+        ck_assert_uint_eq(json_array_size(list), (size_t)cases[i].ranks);
+        ck_assert_int_eq(json_is_true(tool_member(tool_member(document, "fit"), "fits")),
+                         cases[i].fits);
+        for (int r = 0; r < cases[i].ranks; r++) {
+            const json_t *rank = json_array_get(list, (size_t)r);
+            const int divide = cases[i].ranks / cases[i].contexts;
+            /* 22 layers of keys and values, in f16, of 4 kv heads of 64; and a page for the tokens
+             * of other ranks */
+            const double token = 22.0 * 2 * 2 * 4 * 64 / divide,
+                         tokens = 131072.0 / cases[i].contexts + (cases[i].contexts > 1 ? 64 : 0);
+            ck_assert_double_eq(tool_number(rank, "cache_bytes"), token * tokens);
+            ck_assert_double_eq_tol(tool_number(rank, "weight_bytes"), 2200119864.0 / divide, 1e6);
+        }
+        json_decref(document);
+    }
+    snprintf(command, sizeof command,
+             "plan %s --ranks 4 --context 131072 --context-parallel 4 --memory 4G", path);
+    tool_result result = tool_run(command);
+    ck_assert_int_eq(result.exit_code, 0);
+    ck_assert_ptr_nonnull(
+        strstr(result.out, "llama, 22 layers, on 4 ranks in 4 groups that divide sequences\n"));
+    ck_assert_ptr_nonnull(strstr(result.out, "\nfits\n"));
+    tool_result_free(&result);
 }
 END_TEST
 
@@ -968,6 +1060,7 @@ TESTS(plan)
     tcase_add_test(tests, chooses_how_experts_are_divided);
     tcase_add_test(tests, divides_experts_on_a_cluster);
     tcase_add_test(tests, says_what_would_fit);
+    tcase_add_test(tests, divides_long_prompts);
     tcase_add_test(tests, plans_stages);
     tcase_add_test(tests, finds_a_grid);
     tcase_add_test(tests, moves_layers_of_a_grid);

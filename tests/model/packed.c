@@ -445,6 +445,45 @@ CASE(context_golden, "stack: rows that context ranks divide have PyTorch's losse
     tsr_group_destroy(&alone);
 }
 
+/* Only the last rank has wrong starts, but no rank goes on alone. */
+CASE(context_mistakes, "stack: rows that context ranks divide, with wrong starts on one rank")
+{
+    const int32_t zeros[] = {0, 0, 0, 0}, wrong[] = {0, -1, 0, 0};
+    const batch b = {.rows = 1, .tokens = 4, .ids = (int32_t[]){1, 2, 3, 4}};
+    tsr_model_file *file = NULL;
+    tsr_group *alone = NULL;
+    tsr_stack *stack = NULL;
+    tsr_tensor *y = NULL;
+    char text[160];
+    if (ranks == 1) {
+        case_skip("one rank");
+        return;
+    }
+    OK(tsr_group_create(NULL, queue, NULL, &alone));
+    OK(tsr_model_file_open(TEST_DATA "/training/sft_model", &file));
+    OK(tsr_stack_create(tsr_stack_params(.config = tsr_model_file_config(file), .group = alone,
+                                         .context_group = group),
+                        &stack));
+    OK(tsr_stack_load(stack, file));
+    tsr_tensor *x = upload(&b, TSR_I32, b.ids);
+    if (my_rank < ranks - 1)
+        snprintf(text, sizeof text, "stack: starts are wrong on rank %d of the context group",
+                 ranks - 1);
+    else /* the row's token is another one */
+        snprintf(text, sizeof text,
+                 "stack: starts[0][%d] is -1; a start from 0, that of the token before, to the "
+                 "token's own index is needed",
+                 (ranks - 1) * 2 + 1);
+    FAILS(tsr_stack_forward(stack, x, my_rank < ranks - 1 ? zeros : wrong, NULL, &y),
+          TSR_ERR_INVALID, text);
+    OK(tsr_stack_forward(stack, x, zeros, NULL, &y));
+    tsr_tensor_destroy(&y);
+    tsr_tensor_destroy(&x);
+    tsr_stack_destroy(&stack);
+    tsr_model_file_close(&file);
+    tsr_group_destroy(&alone);
+}
+
 /* Families ----------------------------------------------------------------------------------- */
 
 enum { TOKENS = 9, LONG = 5 };

@@ -134,6 +134,10 @@ extern inference_options inference_chosen;
      "divide the layers over S stages, which are groups of ranks, for slow connections between "   \
      "them (default: 1); prompts pass through them one after the other",                           \
      .integer = &inference_chosen.stages.count, .low = 1, .high = TSR_MAX_COMM_SIZE},              \
+    {"context-parallel", "C",                                                                      \
+     "divide the tokens of prompts, and the cache, over C ranks, or over C groups of ranks that "  \
+     "divide the model (default: 1)",                                                              \
+     .integer = &inference_chosen.stages.context_ranks, .low = 1, .high = TSR_MAX_COMM_SIZE},      \
     {"stage-layers", "LIST",                                                                       \
      "layers of each stage, such as 10,12 (default: all stages need equally long for a token)",    \
      .read = cli_read_layers, .user = &inference_chosen.stages.layers},                            \
@@ -219,6 +223,7 @@ typedef struct inference_job {
     tsr_device *device;
     tsr_stream *stream;
     tsr_group *group;
+    tsr_group *contexts; /* the ranks that divide sequences with this one; NULL: none */
     tsr_model *model;
     tsr_group *draft_group; /* of draft_model; NULL: this rank has none, or `group` has its ranks */
     tsr_model *draft_model; /* of --draft; NULL: this rank has none */

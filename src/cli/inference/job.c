@@ -154,6 +154,7 @@ static tsr_status open_model(inference_job *j, int whole, int sequences)
     tsr_model_params params = {.struct_size = sizeof params,
                                .group = j->group,
                                .stages = j->stages,
+                               .context_group = j->contexts,
                                .dtype = o->dtype,
                                .context = j->context,
                                .sequences = whole,
@@ -242,7 +243,8 @@ static tsr_status create_groups(inference_job *j)
                                      .wire = inference_chosen.wire,
                                      .allow_int8 = inference_chosen.allow_int8,
                                      .precision = inference_chosen.precision};
-    return cli_stages_create(stages, j->comm, j->stream, &params, &j->group, &j->stages);
+    return cli_stages_create(stages, j->comm, j->stream, &params, &j->group, &j->stages,
+                             &j->contexts);
 }
 
 /* Says on rank 0 if sequences may become longer than those of the model's training. With learned
@@ -305,6 +307,7 @@ void inference_close_model(inference_job *j)
     tsr_model_close(&j->draft_model);
     tsr_model_close(&j->model);
     tsr_group_destroy(&j->draft_group);
+    tsr_group_destroy(&j->contexts);
     tsr_group_destroy(&j->group);
     tsr_comm_destroy(&j->stages);
 }

@@ -104,6 +104,8 @@ bool inference_read_draft_ranks(void *user, const char *text, char *problem, siz
 const char *inference_check_draft(void)
 {
     const inference_draft *draft = &inference_chosen.draft;
+    if (draft->of.from != TSR_DRAFT_NONE && inference_chosen.stages.context_ranks > 1)
+        return "--draft needs a model without --context-parallel";
     if (draft->of.from == TSR_DRAFT_MODEL)
         return draft->ranks == INFERENCE_DRAFT_ALL && inference_chosen.stages.count > 1
                    ? "--draft-ranks all needs a model without --stages"

@@ -13,10 +13,38 @@ static int count_of(const cli_stages *s)
     return s->layers.count > 0 ? s->layers.count : 1;
 }
 
+static int contexts_of(const cli_stages *s)
+{
+    return s->context_ranks > 0 ? (int)s->context_ranks : 1;
+}
+
+static bool contexts_fit(const cli_stages *s, int ranks, char *problem, size_t size)
+{
+    const int contexts = contexts_of(s), stages = count_of(s), each = ranks / contexts;
+    if (contexts == 1)
+        return true;
+    if (stages > 1)
+        snprintf(problem, size, "--context-parallel %d cannot go with %d stages", contexts, stages);
+    else if (ranks % contexts != 0)
+        snprintf(problem, size, "--context-parallel %d does not divide %d rank%s", contexts, ranks,
+                 CLI_PLURAL(ranks));
+    else if (s->rates.measured)
+        snprintf(problem, size, "--context-parallel %d cannot go with measured rates", contexts);
+    else if (s->rates.count > 0 && s->rates.count != each)
+        snprintf(problem, size,
+                 "--rates has %d value%s; with --context-parallel, %d rank%s divide%s "
+                 "the model",
+                 s->rates.count, CLI_PLURAL(s->rates.count), each, CLI_PLURAL(each),
+                 each == 1 ? "s" : "");
+    else
+        return true;
+    return false;
+}
+
 static bool rates_fit(const cli_stages *s, int ranks, char *problem, size_t size)
 {
     const int given = s->rates.count, stages = count_of(s), each = ranks / stages;
-    if (given == 0 || given == ranks || given == each)
+    if (given == 0 || given == ranks || given == each || contexts_of(s) > 1)
         return true;
     if (stages == 1)
         snprintf(problem, size, "--rates has %d value%s for %d rank%s", given, CLI_PLURAL(given),
@@ -52,7 +80,8 @@ bool cli_stages_fit(const cli_stages *s, int ranks, char *problem, size_t size)
                  stages, ranks, CLI_PLURAL(ranks));
         return false;
     }
-    return rates_fit(s, ranks, problem, size) && memory_fits(s, ranks, problem, size);
+    return contexts_fit(s, ranks, problem, size) && rates_fit(s, ranks, problem, size) &&
+           memory_fits(s, ranks, problem, size);
 }
 
 static bool has_newcomer(int ranks, const int *numbers)
@@ -92,7 +121,7 @@ bool cli_stages_adapt(cli_stages *s, int ranks, const int *numbers, int stage_co
         dropped = true;
     }
     if (!cli_stages_fit(s, ranks, problem, sizeof problem)) {
-        s->count = 0;
+        s->count = s->context_ranks = 0;
         s->layers.count = s->rates.count = 0;
         s->memory.count = s->memory.count > 1 ? 0 : s->memory.count;
         free(s->layers.values);
@@ -116,9 +145,11 @@ static tsr_status measure_rates(cli_rates *rates, tsr_comm *job, tsr_stream *str
 }
 
 tsr_status cli_stages_create(cli_stages *s, tsr_comm *job, tsr_stream *stream,
-                             const tsr_group_params *params, tsr_group **group, tsr_comm **across)
+                             const tsr_group_params *params, tsr_group **group, tsr_comm **across,
+                             tsr_group **contexts)
 {
-    const int rank = tsr_comm_rank(job), stages = count_of(s), each = tsr_comm_size(job) / stages;
+    const int rank = tsr_comm_rank(job), stages = count_of(s) * contexts_of(s),
+              each = tsr_comm_size(job) / stages;
     tsr_comm *stage = NULL;
     tsr_status status = s->rates.measured ? measure_rates(&s->rates, job, stream) : TSR_OK;
     if (status != TSR_OK || stages == 1)
@@ -129,13 +160,17 @@ tsr_status cli_stages_create(cli_stages *s, tsr_comm *job, tsr_stream *stream,
     if (status == TSR_OK)
         status = tsr_group_create(stage, stream, params, group);
     tsr_comm_destroy(&stage);
+    if (status == TSR_OK && contexts_of(s) > 1) {
+        status = tsr_group_create(*across, stream, params, contexts);
+        tsr_comm_destroy(across);
+    }
     return status;
 }
 
 void cli_stages_divide(cli_stages *s, const tsr_comm *job, tsr_model_params *out)
 {
-    const int stages = count_of(s), ranks = tsr_comm_size(job), each = ranks / stages,
-              stage = tsr_comm_rank(job) / each;
+    const int stages = count_of(s), ranks = tsr_comm_size(job) / contexts_of(s),
+              each = ranks / stages, stage = tsr_comm_rank(job) % ranks / each;
     out->stage_layers = s->layers.values;
     out->expert_division = s->experts.division;
     out->host_experts = s->experts.host;

@@ -26,6 +26,7 @@ typedef struct result {
     uint64_t *bandwidth, *host_bandwidth;
     double *flops; /* [given.count] */
     int stages;
+    int contexts;              /* groups of ranks, each of which has the model */
     bool on_host;              /* some experts are in the host's memory */
     bool auto_experts;         /* the plan chooses how experts are divided */
     tsr_dtype cache_dtype;     /* 0: not given */
@@ -106,6 +107,39 @@ static int read_stages(const plan_options *o, result *r)
     for (int i = 0; i < r->given.count; i++)
         r->stage_rates[i / (r->given.count / r->stages)] += r->given.rates[i];
     return CLI_DONE;
+}
+
+/* Context ranks -------------------------------------------------------------------------------- */
+
+static int read_contexts(const plan_options *o, result *r)
+{
+    r->contexts = o->context_ranks > 0 ? (int)o->context_ranks : 1;
+    if (r->contexts == 1)
+        return CLI_DONE;
+    if (r->stages > 1)
+        return cli_usage_error("plan: --context-parallel %d cannot go with %d stages", r->contexts,
+                               r->stages);
+    if (r->given.count % r->contexts != 0)
+        return cli_usage_error("plan: --context-parallel %d does not divide %d rank%s", r->contexts,
+                               r->given.count, CLI_PLURAL(r->given.count));
+    if (r->given.rates)
+        return cli_usage_error("plan: --rates cannot go with --context-parallel");
+    return CLI_DONE;
+}
+
+/* Returns the least memory of the ranks that divide sequences with each of `each` ranks; 0: one of
+ * them has no limit, or none is given. The caller must free it. */
+static uint64_t *least_memory(const result *r, int each)
+{
+    if (!r->given.memory)
+        return NULL;
+    uint64_t *least = cli_alloc((size_t)each, sizeof *least);
+    for (int i = 0; i < r->given.count; i++) {
+        const uint64_t own = r->given.memory[i];
+        uint64_t *to = &least[i % each];
+        *to = i < each || (own > 0 && (own < *to || *to == 0)) ? own : *to;
+    }
+    return least;
 }
 
 /* Predictions ---------------------------------------------------------------------------------- */
@@ -250,7 +284,7 @@ static void print_fit(const result *r)
     if (r->fit.ranks > 0 && r->stages > 1)
         printf("; %d equal stages would hold it", r->fit.ranks / (r->given.count / r->stages));
     else if (r->fit.ranks > 0)
-        printf("; %d equal ranks would hold it", r->fit.ranks);
+        printf("; %d equal ranks would hold it", r->fit.ranks * r->contexts);
     if (r->fit.dtype != 0)
         printf("; --dtype %s would fit", tsr_dtype_name(r->fit.dtype));
     if (r->fit.host_experts > 0)
@@ -283,6 +317,8 @@ static void print_text(const char *path, const result *r)
               CLI_PLURAL(r->given.count));
     if (r->stages > 1)
         printf(" in %d stages", r->stages);
+    if (r->contexts > 1)
+        printf(" in %d groups that divide sequences", r->contexts);
     fputs("\n\n", stdout);
     print_table(r);
     if (has_experts(r->config))
@@ -389,12 +425,14 @@ static tsr_status compute(const char *path, const plan_options *o, result *r)
                                                                    : TSR_PARTITION_UNEVEN,
                                             .rates = r->given.rates};
     tsr_status status = tsr_model_file_open(path, &r->file);
-    int *hosts = cli_experts_hosts(&o->experts, r->stages, r->given.count);
+    const int each = r->given.count / r->contexts;
+    int *hosts = cli_experts_hosts(&o->experts, r->stages, each);
+    uint64_t *memory = least_memory(r, each);
     r->config = tsr_model_file_config(r->file);
     if (status == TSR_OK)
         status = tsr_model_plan(
             r->file,
-            tsr_model_plan_params(.ranks = r->given.count, .dtype = o->dtype,
+            tsr_model_plan_params(.ranks = each, .context_ranks = r->contexts, .dtype = o->dtype,
                                   .partition = &partition, .context = o->context,
                                   .sequences = (int)o->sequences, .cache_dtype = o->cache_dtype,
                                   .stages = r->stages, .stage_layers = o->layers.values,
@@ -402,7 +440,10 @@ static tsr_status compute(const char *path, const plan_options *o, result *r)
                                   .expert_division = o->experts.division, .hosts = hosts,
                                   .host_experts = o->experts.host, .draft_tokens = o->draft.tokens,
                                   .next_token = o->draft.from == TSR_DRAFT_MTP),
-            r->given.memory, r->ranks, r->given.memory ? &r->fit : NULL);
+            memory, r->ranks, memory ? &r->fit : NULL);
+    for (int i = each; i < r->given.count && status == TSR_OK; i++)
+        r->ranks[i] = r->ranks[i % each];
+    free(memory);
     free(hosts);
     return status;
 }
@@ -425,6 +466,8 @@ int plan_inference(const char *path, const plan_options *o)
         code = read_flops(o, &r);
     if (code == CLI_DONE)
         code = read_stages(o, &r);
+    if (code == CLI_DONE)
+        code = read_contexts(o, &r);
     if (code == CLI_DONE && compute(path, o, &r) != TSR_OK)
         code = cli_failed_in("plan", tsr_last_error());
     if (code == CLI_DONE) {

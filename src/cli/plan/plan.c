@@ -129,7 +129,7 @@ static const cli_option options[] = {
      .integer = &chosen.accumulate, .low = 1, .high = 1000000},
     {"context-parallel", "N",
      "ranks, or groups of tensor-parallel ranks, that divide the tokens of each sequence (default: "
-     "1; training)",
+     "1; inference, and training with --cluster)",
      .integer = &chosen.context_ranks, .low = 1, .high = 256},
     {"lora-rank", "R", "rank of the adapter's matrices (default: 16; finetune)",
      .integer = &chosen.lora_rank, .low = 1, .high = 4096},
@@ -170,7 +170,10 @@ static void help(FILE *out)
         "  inference  Divide a language model as generate does: by "
         "whole heads, hidden features and tokens, equally or by --rates; with the cache of keys "
         "and "
-        "values. Activations, a few MiB, are not counted. With --memory, says whether it fits, and "
+        "values. With --context-parallel, each group of ranks that divide the model has all of it, "
+        "and "
+        "an equal part of the cache. Activations, a few MiB, are not counted. With --memory, says "
+        "whether it fits, and "
         "what would. With --stages, layers move from stages that have too little memory to "
         "others.\n"
         "\n"
@@ -236,10 +239,9 @@ static int check_finetune_options(void)
 static int check_cluster_options(void)
 {
     const plan_options *o = &chosen;
-    return o->links || o->rank_rates || o->goal || o->batch > 0 || o->accumulate > 0 || o->wire ||
-                   o->context_ranks > 0
-               ? cli_usage_error("plan: --links, --rank-rates, --goal, --batch, --accumulate, "
-                                 "--context-parallel and --wire need --cluster FILE")
+    return o->links || o->rank_rates || o->goal || o->batch > 0 || o->accumulate > 0 || o->wire
+               ? cli_usage_error("plan: --links, --rank-rates, --goal, --batch, --accumulate "
+                                 "and --wire need --cluster FILE")
                : CLI_DONE;
 }
 

@@ -196,7 +196,7 @@ static bool has_model_options(const plan_options *o)
     return o->dtype != 0 || o->cache_dtype != 0 || o->context > 0 || o->sequences > 0 ||
            o->bandwidth.count > 0 || o->gflops.count > 0 || o->latency_us >= 0 || o->stages > 0 ||
            o->layers.count > 0 || o->experts.given || o->host_bandwidth.count > 0 ||
-           o->draft.from != TSR_DRAFT_NONE;
+           o->draft.from != TSR_DRAFT_NONE || o->context_ranks > 0;
 }
 
 /* Fails if an option was given that would have no effect. */
@@ -205,7 +205,8 @@ static int check_options(const plan_options *o, tsr_shard_kind kind)
     if (has_model_options(o))
         return cli_usage_error("plan: only the strategy inference takes --dtype, --context, "
                                "--sequences, --cache-dtype, --stages, --stage-layers, --experts, "
-                               "--draft, --bandwidth, --host-bandwidth, --gflops and --latency");
+                               "--draft, --bandwidth, --host-bandwidth, --gflops, --latency and "
+                               "--context-parallel");
     const struct {
         bool given;
         unsigned kinds; /* the kinds of strategies that take the option, as bits */

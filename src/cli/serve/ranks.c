@@ -34,8 +34,8 @@ static void adapt_options(serve_server *s, const introduction *all, int ranks)
     for (int i = 0; i < ranks; i++)
         numbers[i] = all[i].number;
     if (cli_stages_adapt(&inference_chosen.stages, ranks, numbers, all[0].stages) && s->listens)
-        cli_say("serve: %d ranks divide the model evenly, because --rates, --memory, --stages or "
-                "--stage-layers do not fit them",
+        cli_say("serve: %d ranks divide the model evenly, because --rates, --memory, --stages, "
+                "--stage-layers or --context-parallel do not fit them",
                 ranks);
     free(numbers);
 }
@@ -150,6 +150,8 @@ static void set_timeouts(serve_server *s, double seconds)
     tsr_comm_set_timeout(s->job.comm, (uint64_t)(seconds * 1e9));
     if (s->job.group != NULL)
         tsr_comm_set_timeout(tsr_group_comm(s->job.group), (uint64_t)(seconds * 1e9));
+    if (s->job.contexts != NULL)
+        tsr_comm_set_timeout(tsr_group_comm(s->job.contexts), (uint64_t)(seconds * 1e9));
     tsr_comm_set_timeout(s->job.stages, (uint64_t)(seconds * 1e9));
 }
 

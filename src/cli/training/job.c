@@ -92,7 +92,7 @@ static tsr_status connect_grid(training_job *j)
     TRY(tsr_group_create(j->data, j->stream, NULL, &j->data_group));
     TRY(cli_stages_create(&o->stages, j->replica, j->stream,
                           tsr_group_params(.wire = o->wire, .precision = o->precision),
-                          &j->tensor_group, &j->stages));
+                          &j->tensor_group, &j->stages, NULL));
     return add_measured_rates(j);
 }
 

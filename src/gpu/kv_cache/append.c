@@ -62,7 +62,8 @@ static tsr_status add_append(const tsr_kv_cache *cache, tsr__dispatches *list, t
         .source = tsr__tensor_address(source),
         .cache = tsr__tensor_address(&cached),
         .pages = tsr__tensor_address(cache->step.pages),
-        .positions = tsr__tensor_address(cache->step.positions),
+        .positions =
+            tsr__tensor_address(cache->step.rows ? cache->step.rows : cache->step.positions),
         .lengths = tsr__tensor_address(cache->step.q_lengths),
         .items = (uint32_t)items,
         .heads = (uint32_t)heads,
@@ -246,11 +247,11 @@ tsr_status tsr__kv_cache_rotate(const tsr_kv_cache *cache, const tsr_rope *rope,
                                 tsr_tensor *k)
 {
     tsr_stream *stream = cache->params.stream;
-    const int64_t *step = cache->step.positions->layout.shape;
+    const tsr_tensor *of = tsr__kv_cache_positions(cache);
+    const int64_t *step = of->layout.shape;
     tsr_layout layout;
-    TSR__TRY(tsr_layout_reshape(&cache->step.positions->layout, 3, (int64_t[]){step[0], 1, step[1]},
-                                &layout));
-    const tsr_tensor positions = tsr__tensor_alias(cache->step.positions, &layout);
+    TSR__TRY(tsr_layout_reshape(&of->layout, 3, (int64_t[]){step[0], 1, step[1]}, &layout));
+    const tsr_tensor positions = tsr__tensor_alias(of, &layout);
     if (k && follows(q, k)) {
         tsr_tensor both = *q;
         both.layout.shape[1] += k->layout.shape[1];

@@ -194,10 +194,8 @@ static tsr_status create_memory(tsr_kv_cache *cache)
                              cache->equal ? shape : &elements, &cache->memory);
 }
 
-tsr_status tsr_kv_cache_create(const tsr_kv_cache_params *params, tsr_kv_cache **out)
+static tsr_status create(const tsr_kv_cache_params *params, int ranks, int rank, tsr_kv_cache **out)
 {
-    TSR__REQUIRE(params && out, "kv_cache_create: %s is NULL", params ? "out" : "params");
-    TSR__TAKE(tsr_kv_cache_params, params);
     tsr_kv_cache_params p = *params;
     p.dtype = p.dtype == (tsr_dtype)0 ? TSR_F32 : p.dtype;
     p.page_tokens = p.page_tokens == 0 ? PAGE_TOKENS : p.page_tokens;
@@ -206,10 +204,13 @@ tsr_status tsr_kv_cache_create(const tsr_kv_cache_params *params, tsr_kv_cache *
     if (!cache)
         return TSR_ERR_NO_MEMORY;
     cache->params = p;
+    cache->ranks = ranks;
+    cache->rank = rank;
+    cache->params.pages += ranks > 1; /* for what other ranks store */
     cache->layers = tsr__calloc((size_t)p.layers, sizeof *cache->layers);
     tsr_status status = cache->layers ? TSR_OK : TSR_ERR_NO_MEMORY;
     if (status == TSR_OK)
-        status = tsr__pages_init(&cache->table, p.page_tokens, p.pages, p.sequences);
+        status = tsr__pages_init(&cache->table, p.page_tokens * ranks, p.pages, p.sequences);
     if (status == TSR_OK)
         status = tsr__states_init(&cache->states, &p);
     if (status == TSR_OK)
@@ -229,10 +230,29 @@ tsr_status tsr_kv_cache_create(const tsr_kv_cache_params *params, tsr_kv_cache *
     return TSR_OK;
 }
 
+tsr_status tsr_kv_cache_create(const tsr_kv_cache_params *params, tsr_kv_cache **out)
+{
+    TSR__REQUIRE(params && out, "kv_cache_create: %s is NULL", params ? "out" : "params");
+    TSR__TAKE(tsr_kv_cache_params, params);
+    return create(params, 1, 0, out);
+}
+
+tsr_status tsr__kv_cache_create_divided(const tsr_kv_cache_params *params, int ranks, int rank,
+                                        tsr_kv_cache **out)
+{
+    TSR__REQUIRE(!params->layer_conv_floats && !params->layer_state_floats,
+                 "kv_cache_create: %d ranks cannot divide states", ranks);
+    TSR__REQUIRE(params->pages < INT32_MAX && params->page_tokens <= INT32_MAX / ranks,
+                 "kv_cache_create: %lld pages of %lld tokens on each of %d ranks are too many",
+                 (long long)params->pages, (long long)params->page_tokens, ranks);
+    return create(params, ranks, rank, out);
+}
+
 static void step_finish(tsr__kv_step *s)
 {
-    tsr_tensor **tensors[] = {&s->pages,      &s->positions,   &s->q_lengths, &s->kv_lengths,
-                              &s->read_slots, &s->write_slots, &s->all};
+    tsr_tensor **tensors[] = {&s->pages,       &s->positions, &s->q_lengths,
+                              &s->kv_lengths,  &s->rows,      &s->read_slots,
+                              &s->write_slots, &s->own,       &s->all};
     for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
         tsr_tensor_destroy(tensors[i]);
     *s = (tsr__kv_step){0};
@@ -332,8 +352,39 @@ static tsr_status section(const tsr_tensor *all, int64_t *at, int ndim, const in
     return tsr_tensor_view(all, &layout, out);
 }
 
+/* Returns how many of the first `length` tokens of a sequence this rank has. */
+static int64_t own_length(const tsr_kv_cache *cache, int64_t length)
+{
+    const int64_t each = cache->params.page_tokens, page = each * cache->ranks,
+                  last = length % page - each * cache->rank;
+    return length / page * each + (last < 0 ? 0 : last < each ? last : each);
+}
+
+/* Returns the place of a token among those of the pages of its sequence, of which there are `pages`
+ * and then the page of other ranks' tokens. */
+static int64_t row_of(const tsr_kv_cache *cache, int64_t token, int64_t pages)
+{
+    const int64_t each = cache->params.page_tokens, page = each * cache->ranks;
+    const bool own = token % page / each == cache->rank;
+    return (own ? token / page : pages) * each + token % each;
+}
+
+/* What ranks that divide the cache need instead of kv_lengths, `before`, and in `rows`. */
+static void describe_own(const tsr_kv_cache *cache, const tsr__kv_step *s, int64_t pages,
+                         const int *sequences, const int64_t *tokens, int32_t *before,
+                         int32_t *rows)
+{
+    for (int64_t i = 0; i < s->count; i++) {
+        const int64_t length = tsr__pages_find(&cache->table, sequences[i])->length - tokens[i];
+        before[i] = (int32_t)own_length(cache, length);
+        for (int64_t t = 0; t < s->tokens; t++)
+            rows[i * s->tokens + t] = (int32_t)(t < tokens[i] ? row_of(cache, length + t, pages)
+                                                              : pages * cache->params.page_tokens);
+    }
+}
+
 /* Writes the contents of a step's tensors to `out`, except those of states: pages, positions,
- * q_lengths and kv_lengths. */
+ * q_lengths, kv_lengths and rows. */
 static void describe(const tsr_kv_cache *cache, const tsr__kv_step *s, int64_t per_sequence,
                      const int *sequences, const int64_t *tokens, int32_t *out)
 {
@@ -349,7 +400,12 @@ static void describe(const tsr_kv_cache *cache, const tsr__kv_step *s, int64_t p
                 (int32_t)(t < tokens[i] || before + t <= INT32_MAX ? before + t : INT32_MAX);
         lengths[i] = (int32_t)tokens[i];
         lengths[s->count + i] = (int32_t)sequence->length;
+        if (cache->ranks > 1)
+            out[(i + 1) * per_sequence - 1] = (int32_t)cache->table.pages;
     }
+    if (cache->ranks > 1)
+        describe_own(cache, s, per_sequence - 1, sequences, tokens, lengths + s->count,
+                     lengths + 2 * s->count);
 }
 
 /* Chooses the step's slots of states, too. After an error these are as before. */
@@ -364,8 +420,11 @@ static tsr_status fill_step(tsr_kv_cache *cache, int count, const int *sequences
         per_sequence = sequence->count > per_sequence ? sequence->count : per_sequence;
         s->tokens = tokens[i] > s->tokens ? tokens[i] : s->tokens;
         s->even = s->even && tokens[i] == tokens[0];
+        s->before =
+            sequence->length - tokens[i] > s->before ? sequence->length - tokens[i] : s->before;
         s->pairs += (double)tokens[i] * ((double)sequence->length - (double)(tokens[i] - 1) / 2);
     }
+    per_sequence += cache->ranks > 1;
     /* Attention gets the number of keys for which the pages of a sequence have room as kv_len, and
      * requires that it is less than 2^31. */
     TSR__REQUIRE(per_sequence <= INT32_MAX / cache->params.page_tokens,
@@ -374,7 +433,8 @@ static tsr_status fill_step(tsr_kv_cache *cache, int count, const int *sequences
                  (long long)per_sequence, (long long)cache->params.page_tokens);
     const bool states = cache->states.on,
                each = tsr__states_keeps_each(&cache->states, count, s->tokens);
-    const int64_t writes[] = {count, s->tokens}, described = count * (per_sequence + s->tokens + 2);
+    const int64_t writes[] = {count, s->tokens},
+                  described = count * (per_sequence + (cache->ranks > 1 ? 2 : 1) * s->tokens + 2);
     total = described + (states ? count * (each ? 1 + s->tokens : 2) : 0);
     int32_t *numbers = tsr__calloc((size_t)total, sizeof *numbers);
     if (!numbers)
@@ -396,6 +456,8 @@ static tsr_status fill_step(tsr_kv_cache *cache, int count, const int *sequences
         status = section(s->all, &at, 1, &s->count, &s->q_lengths);
     if (status == TSR_OK)
         status = section(s->all, &at, 1, &s->count, &s->kv_lengths);
+    if (status == TSR_OK && cache->ranks > 1)
+        status = section(s->all, &at, 2, writes, &s->rows);
     if (status == TSR_OK && states)
         status = section(s->all, &at, 1, &s->count, &s->read_slots);
     if (status == TSR_OK && states)
@@ -496,7 +558,34 @@ tsr_status tsr_kv_cache_begin(tsr_kv_cache *cache, int count, const int *sequenc
 
 tsr_tensor *tsr__kv_cache_positions(const tsr_kv_cache *cache)
 {
-    return cache ? cache->step.positions : NULL;
+    return !cache ? NULL : cache->step.own ? cache->step.own : cache->step.positions;
+}
+
+tsr_status tsr__kv_cache_divide_step(tsr_kv_cache *cache, tsr__kv_division *out)
+{
+    const tsr__kv_step *step = &cache->step;
+    TSR__REQUIRE(step->all && step->count == 1 && step->tokens % cache->ranks == 0,
+                 "kv_cache: a step of %lld sequences with %lld tokens is not divided over %d ranks",
+                 (long long)step->count, (long long)step->tokens, cache->ranks);
+    const int64_t each = step->tokens / cache->ranks;
+    TSR__TRY(tsr_tensor_slice(step->positions, 1, cache->rank * each, (cache->rank + 1) * each, 1,
+                              &cache->step.own));
+    *out = tsr__kv_cache_division(cache);
+    return TSR_OK;
+}
+
+tsr__kv_division tsr__kv_cache_division(const tsr_kv_cache *cache)
+{
+    const tsr__kv_step *step = &cache->step;
+    const int64_t own = step->own ? step->tokens / cache->ranks : step->tokens;
+    return (tsr__kv_division){.ranks = cache->ranks,
+                              .rank = cache->rank,
+                              .tokens = step->tokens,
+                              .first = step->own ? cache->rank * own : 0,
+                              .own = own,
+                              .before = step->before,
+                              .lengths = step->even ? NULL : step->q_lengths,
+                              .dtype = cache->params.dtype};
 }
 
 tsr_tensor *tsr__kv_cache_lengths(const tsr_kv_cache *cache)

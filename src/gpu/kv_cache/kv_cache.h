@@ -8,14 +8,20 @@
 #include "tessera/rope.h"
 
 /* A step appends tokens to some sequences. `all` is an i32 tensor that describes the step; the
- * other tensors are views of it, one behind the other in this order. */
+ * other tensors but `own` are views of it, one behind the other in this order. If ranks divide the
+ * cache, `pages` has one more column, the page of other ranks' tokens, `rows` says where tokens are
+ * among those of a sequence's pages, in place of `positions`, and kv_lengths are the lengths before
+ * the step; both count this rank's tokens. */
 typedef struct tsr__kv_step {
     /* count: the number of sequences; tokens: the largest number of tokens of a sequence */
     int64_t count, tokens;
     bool even;    /* all sequences have `tokens` tokens in this step */
     double pairs; /* of the step's tokens and those up to them, of all sequences together */
     tsr_tensor *all, *pages, *positions, *q_lengths, *kv_lengths;
+    tsr_tensor *rows;                     /* as positions; NULL: no ranks divide the cache */
     tsr_tensor *read_slots, *write_slots; /* NULL without states */
+    int64_t before;                       /* the tokens of the longest sequence before the step */
+    tsr_tensor *own; /* the positions of this rank's tokens, if ranks divide the step's; or NULL */
 } tsr__kv_step;
 
 /* What the cache has of one layer. */
@@ -38,6 +44,9 @@ struct tsr_kv_cache {
     tsr_tensor *states_memory; /* f32: one layer after the other; NULL without states */
     tsr__kv_layer *layers;     /* [params.layers] */
     bool equal;                /* all layers have the same sizes */
+    /* Which of the ranks this one is that divide the tokens of a page of the table: each has
+     * params.page_tokens of them. */
+    int rank, ranks;
     tsr__kv_step step;
 };
 
@@ -64,11 +73,6 @@ tsr_status tsr__kv_cache_check_rows(const tsr_kv_cache *cache, const char *name,
  * are in its keys. */
 tsr_status tsr__kv_cache_check_new(const tsr_kv_cache *cache, int layer, const tsr_tensor *k,
                                    const tsr_tensor *v) TSR_NODISCARD;
-
-/* Rotates queries, and keys if `k` is not NULL, in place. The positions [batch, tokens] are the
- * same for all heads. */
-tsr_status tsr__kv_cache_rotate(const tsr_kv_cache *cache, const tsr_rope *rope, tsr_tensor *q,
-                                tsr_tensor *k) TSR_NODISCARD;
 
 /* Make *out a view of one layer: of its keys or values, [pages, kv_heads, page_tokens, head_dim],
  * or of both, keys first, if they have the same size. */

@@ -1,5 +1,6 @@
 /* The caches of a generator: that of its model, and that of a draft_model. */
 #include "base/error.h"
+#include "gpu/internal.h"
 #include "model/generate/generator.h"
 #include "model/model.h"
 
@@ -55,5 +56,10 @@ tsr_status tsr__generator_create_cache(const tsr_generator *g, const tsr_model *
         params.layer_state_floats = state_floats;
         choose_states(g, m, &params);
     }
-    return tsr_kv_cache_create(&params, out);
+    const tsr_group *contexts = m == g->model ? m->context_group : NULL;
+    if (!contexts)
+        return tsr_kv_cache_create(&params, out);
+    params.page_tokens /= tsr_group_size(contexts);
+    return tsr__kv_cache_create_divided(&params, tsr_group_size(contexts), tsr_group_rank(contexts),
+                                        out);
 }

@@ -80,8 +80,8 @@ static tsr_status create_memory(const tsr_generator *g, tsr__candidates *c)
 tsr_status tsr__candidates_create(const tsr_generator *g, tsr__candidates **out)
 {
     const tsr_model *m = g->model;
-    if (!m->is_last || tsr_group_size(m->group) == 1 || g->params.log_probabilities ||
-        g->params.logits_positions > 0)
+    if (!m->is_last || m->context_group || tsr_group_size(m->group) == 1 ||
+        g->params.log_probabilities || g->params.logits_positions > 0)
         return TSR_OK;
     tsr__candidates *c = tsr__calloc(1, sizeof *c);
     if (!c)

@@ -61,8 +61,9 @@ static int64_t usual_prefill(const tsr_model *model)
     const tsr_device_info *info = tsr_device_get_info(tsr_stream_device(model->stream));
     const bool large =
         info->type != TSR_DEVICE_CPU && info->processor_count >= LARGE_GPU_PROCESSORS;
-    return large && tsr_group_size(model->group) == 1 && !model->stages ? LARGE_GPU_PREFILL
-                                                                        : USUAL_PREFILL;
+    return large && tsr_group_size(model->group) == 1 && !model->stages && !model->context_group
+               ? LARGE_GPU_PREFILL
+               : USUAL_PREFILL;
 }
 
 /* Checks that the model was not opened with the rotary positions of shorter contexts. */
@@ -77,6 +78,37 @@ static tsr_status check_long(const tsr_generator_params *p)
                      "generator: context is %" PRId64 ", but the model was opened for %" PRId64
                      ", and its rotary positions differ beyond %g",
                      p->context, opened, c->kinds[i]->rope->original_length);
+    return TSR_OK;
+}
+
+/* Refuses what context ranks cannot divide. */
+static tsr_status check_context_group(tsr_generator_params *p)
+{
+    const tsr_model_config *c = p->model->config;
+    if (!p->model->context_group)
+        return TSR_OK;
+    const int ranks = tsr_group_size(p->model->context_group);
+    TSR__REQUIRE(p->draft == TSR_DRAFT_NONE,
+                 "generator: draft is %d, but the model has %d context ranks, which have no drafts",
+                 (int)p->draft, ranks);
+    TSR__REQUIRE(p->model->stage_count == 1,
+                 "generator: the model has %d stages and %d context ranks, which need one stage",
+                 p->model->stage_count, ranks);
+    for (int i = 0; i < c->kind_count; i++) {
+        const tsr_model_layer *layer = c->kinds[i];
+        const char *what = tsr__layer_has_state(layer) ? "states"
+                           : layer->latent             ? "latent attention"
+                           : layer->shared_keys        ? "keys of other layers"
+                           : layer->temperature != 0   ? "position-dependent temperatures"
+                           : layer->window > 0         ? "attention windows"
+                                                       : NULL;
+        if (what)
+            return tsr__fail(TSR_ERR_UNSUPPORTED,
+                             "generator: %d context ranks cannot divide the cache of layers with "
+                             "%s",
+                             ranks, what);
+    }
+    p->ahead = TSR_GENERATOR_WAITS; /* the ranks choose tokens together */
     return TSR_OK;
 }
 
@@ -167,6 +199,7 @@ static tsr_status check_params(tsr_generator_params *p)
     if (p->draft_tokens == 0)
         p->draft_tokens = USUAL_DRAFTS;
     TSR__TRY(check_draft_model(p));
+    TSR__TRY(check_context_group(p));
     TSR__REQUIRE(p->snapshots >= 0 && p->snapshots <= TSR_GENERATOR_MAX_SNAPSHOTS &&
                      (p->snapshots == 0 || p->prefix_cache),
                  "generator: snapshots is %d, and prefix_cache is %s; 0 to %d is possible, and 0 "
@@ -179,12 +212,20 @@ static tsr_status check_params(tsr_generator_params *p)
     return TSR_OK;
 }
 
+/* Returns the tokens of a page. Each context rank has an equal part of them. */
+static int64_t choose_page(const tsr_generator *g)
+{
+    const tsr_generator_params *p = &g->params;
+    const int64_t ranks = g->model->context_group ? tsr_group_size(g->model->context_group) : 1,
+                  /* Whole pieces fill whole pages, so that the prefix cache can keep them. */
+        least = p->piece > 0 ? p->piece : p->context, each = (least + ranks - 1) / ranks;
+    return ranks * (each < TSR__PAGE_TOKENS ? each : TSR__PAGE_TOKENS);
+}
+
 static tsr_status create_cache(tsr_generator *g)
 {
     const tsr_generator_params *p = &g->params;
-    /* Whole pieces fill whole pages, so that the prefix cache can keep them. */
-    const int64_t least = p->piece > 0 ? p->piece : p->context;
-    const int64_t page = least < TSR__PAGE_TOKENS ? least : TSR__PAGE_TOKENS;
+    const int64_t page = choose_page(g);
     TSR__REQUIRE(!p->prefix_cache || p->piece % page == 0,
                  "generator: piece is %" PRId64 "; with prefix_cache it must be a multiple of "
                  "%" PRId64 ", the tokens of a page",

@@ -41,6 +41,9 @@ typedef struct run {
     int64_t ahead; /* how many tokens after those of the micro-batch before one begins, if both are
                     * of the same sequence; otherwise 0 */
     int64_t shown; /* the logits of so many first tokens are copied to g->shown */
+    /* context ranks divide the tokens of the only row, of which the last one's logits may be needed
+     */
+    bool divided;
     /* the first micro-batch whose logits are needed; those of all later ones are needed, too */
     int first_with_logits;
     /* for each micro-batch from that one on: [rows, vocabulary], the logits of the last tokens;
@@ -68,7 +71,7 @@ static tsr_status run_logits(const run *r, int micro_batch, const tsr_tensor *fe
     if (r->shown > 0)
         TSR__TRY(tsr__model_logits(r->g->model, features, 0, r->shown, r->g->shown));
     return r->logits && number >= 0
-               ? tsr__candidate_logits(r->g, features, r->tokens - 1, r->rows,
+               ? tsr__candidate_logits(r->g, features, r->divided ? 0 : r->tokens - 1, r->rows,
                                        r->numbers + (size_t)micro_batch * (size_t)r->rows,
                                        r->logits + (size_t)number * (size_t)r->rows * vocabulary)
                : TSR_OK;
@@ -85,12 +88,14 @@ static tsr_status run_forward(void *user, int micro_batch, const tsr_tensor *x, 
         tokens[i] = r->counts ? r->counts[i] : r->tokens;
     TSR__TRY(tsr_kv_cache_begin(r->g->cache, r->rows, r->cached + row, tokens, NULL));
     /* With counts, `numbers` has the sequence of each token. */
+    const int64_t own = r->divided ? r->tokens / tsr_group_size(m->context_group) : r->tokens;
     tsr_status status =
         r->counts ? tsr__generator_use_adapters(r->g, r->rows * (int)r->tokens, r->numbers, 1)
-                  : tsr__generator_use_adapters(r->g, r->rows, r->numbers + row, r->tokens);
+                  : tsr__generator_use_adapters(r->g, r->rows, r->numbers + row, own);
     if (status == TSR_OK)
-        status = tsr__model_forward(m, r->g->cache, r->rows, r->tokens, r->ids + row * r->tokens, x,
-                                    &features);
+        status = r->divided ? tsr__model_forward_divided(m, r->g->cache, r->ids, &features)
+                            : tsr__model_forward(m, r->g->cache, r->rows, r->tokens,
+                                                 r->ids + row * r->tokens, x, &features);
     if (status == TSR_OK && !m->is_last)
         *y = features;
     tsr__stack_use_none(m->stack);
@@ -137,6 +142,18 @@ static void show_last(const tsr_generator *g, int number)
         g->params.logits(g->params.user, number, s->seen - 1, logits_of(g, number));
 }
 
+/* Returns how many of the `left` next tokens of a prompt context ranks divide in one pass, each as
+ * many as a pass may have; 0: they compute the same tokens, because there are too few, or because
+ * the caller wants logits of all of them. */
+static int64_t divided_tokens(const tsr_generator *g, const tsr__sequence *s, int64_t left)
+{
+    const int64_t ranks = g->model->context_group ? tsr_group_size(g->model->context_group) : 1,
+                  each = left / ranks;
+    if (ranks == 1 || s->seen < g->params.logits_positions)
+        return 0;
+    return ranks * (each < g->params.prefill ? each : g->params.prefill);
+}
+
 /* Computes the next part of a prompt, up to token `end` at most. The logits after its last token
  * are needed if the part ends the prompt, or if the caller wants them. The caller may also want the
  * logits of a sequence's first positions, some of which may be in this part. */
@@ -144,7 +161,10 @@ static tsr_status prefill(tsr_generator *g, int number, int64_t end)
 {
     tsr__sequence *s = &g->sequences[number];
     const int64_t left = end - s->seen, first = s->seen;
-    const int64_t count = left < g->params.prefill ? left : g->params.prefill;
+    const int64_t divided = divided_tokens(g, s, left), count = divided > 0 ? divided
+                                                                : left < g->params.prefill
+                                                                    ? left
+                                                                    : g->params.prefill;
     const bool needed =
         first + count == s->length || first + count - 1 < g->params.logits_positions;
     int64_t shown = g->params.logits_positions - first;
@@ -157,6 +177,7 @@ static tsr_status prefill(tsr_generator *g, int number, int64_t end)
              .numbers = &number,
              .ids = s->tokens + first,
              .shown = shown,
+             .divided = divided > 0,
              .logits = needed ? logits_of(g, number) : NULL};
     TSR__TRY(run_stages(&r, 1));
     s->seen += count;

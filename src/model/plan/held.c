@@ -210,8 +210,11 @@ uint64_t tsr__plan_cache_bytes(const tsr_model_config *c, const tsr_model_plan_p
     if (tsr__layer_has_state(tsr__config_layer(c, layer)))
         return (uint64_t)tsr__generator_state_slots(p->sequences, p->draft_tokens, p->snapshots) *
                s->key_heads.count * state_bytes(tsr__config_layer(c, layer));
-    const int64_t page = p->context < TSR__PAGE_TOKENS ? p->context : TSR__PAGE_TOKENS,
-                  tokens = p->sequences * ((p->context + page - 1) / page) * page;
+    /* Context ranks have equal parts of each page, and a page for tokens of others. */
+    const int64_t own = (p->context + p->context_ranks - 1) / p->context_ranks,
+                  page = own < TSR__PAGE_TOKENS ? own : TSR__PAGE_TOKENS,
+                  pages = p->sequences * ((own + page - 1) / page) + (p->context_ranks > 1),
+                  tokens = pages * page;
     const tsr_model_latent *latent = tsr__config_layer(c, layer)->latent;
     /* beside its cache, the layer that predicts further tokens has features of the latest ones */
     const uint64_t features =

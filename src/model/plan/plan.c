@@ -58,6 +58,7 @@ tsr_status tsr__model_plan_check(const tsr_model_config *c, tsr_model_plan_param
     p->ranks = p->ranks == 0 ? 1 : p->ranks;
     p->stages = p->stages == 0 ? 1 : p->stages;
     p->sequences = p->sequences == 0 ? 1 : p->sequences;
+    p->context_ranks = p->context_ranks == 0 ? 1 : p->context_ranks;
     p->cache_dtype = p->cache_dtype == 0 ? TSR_F32 : p->cache_dtype;
     TSR__REQUIRE(p->ranks >= 1 && p->ranks <= TSR_MODEL_PLAN_MAX_RANKS,
                  "model: ranks is %d; 1 to %d is possible", p->ranks, TSR_MODEL_PLAN_MAX_RANKS);
@@ -77,6 +78,11 @@ tsr_status tsr__model_plan_check(const tsr_model_config *c, tsr_model_plan_param
                  "model: next_token is set, but this model of architecture %s has no layers that "
                  "predict further tokens",
                  c->architecture);
+    TSR__REQUIRE(p->context_ranks >= 1 && p->context_ranks <= TSR_MODEL_PLAN_MAX_RANKS,
+                 "model: context_ranks is %d; 1 to %d is possible", p->context_ranks,
+                 TSR_MODEL_PLAN_MAX_RANKS);
+    TSR__REQUIRE(p->context_ranks == 1 || !p->next_token,
+                 "model: next_token cannot go with %d context_ranks", p->context_ranks);
     TSR__REQUIRE(p->host_experts <= 0 || tsr__config_experts(c),
                  "model: host_experts is set, but no layer of the model has experts");
     TSR__REQUIRE(p->host_experts >= 0, "model: host_experts is %d; it must be at least 0",

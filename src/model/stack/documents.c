@@ -24,7 +24,7 @@ static tsr_status find_places(const tsr_stack *s, const tsr__context *context, i
 }
 
 /* Checks the starts of rows · tokens tokens, and writes the tokens' positions in their documents.
- */
+ * Each rank checks its own. */
 static tsr_status find_positions(const tsr_stack *s, const tsr__context *context, int64_t rows,
                                  int64_t tokens, const int32_t *starts, int32_t *positions)
 {
@@ -76,6 +76,8 @@ tsr_status tsr__stack_documents(tsr_stack *s, const tsr_tensor *x, const int32_t
         return TSR_ERR_NO_MEMORY;
     tsr_status status = starts ? find_positions(s, out->context, rows, tokens, starts, positions)
                                : find_places(s, out->context, rows, tokens, positions);
+    if (starts && s->context_group)
+        status = tsr__context_all_pass(s->context_group, "stack: starts are wrong", status);
     if (status == TSR_OK && starts)
         status = upload(s, 2, layout->shape, starts, &out->starts);
     if (status == TSR_OK)

@@ -110,6 +110,33 @@ static tsr_status check_all(const int64_t *all, int ranks, int64_t *sizes, int64
     return TSR_OK;
 }
 
+/* Gathers count numbers of each rank, without waiting for what the device computes. */
+static tsr_status gather(tsr_group *group, const int64_t *own, uint64_t count, int64_t *all)
+{
+    tsr_request *request = NULL;
+    TSR__TRY(tsr_comm_all_gather(tsr_group_comm(group), own, all, count, TSR_I64, &request));
+    return tsr__group_wait_beside(group, &request);
+}
+
+tsr_status tsr__context_all_pass(tsr_group *group, const char *what, tsr_status own)
+{
+    const int ranks = tsr_group_size(group);
+    const int64_t failed = own != TSR_OK;
+    int64_t *all = tsr__calloc((size_t)ranks, sizeof *all);
+    if (!all)
+        return TSR_ERR_NO_MEMORY;
+    const tsr__error text = tsr__error_take();
+    tsr_status status = gather(group, &failed, 1, all);
+    for (int r = 0; r < ranks && status == TSR_OK && own == TSR_OK; r++)
+        if (all[r] != 0)
+            status = tsr__fail(TSR_ERR_INVALID, "%s on rank %d of the context group", what, r);
+    tsr__free(all);
+    if (own == TSR_OK)
+        return status;
+    tsr__error_put_back(&text);
+    return own;
+}
+
 tsr_status tsr__context_agree(tsr_group *group, int64_t rows, int64_t tokens,
                               tsr__context **context)
 {
@@ -117,11 +144,8 @@ tsr_status tsr__context_agree(tsr_group *group, int64_t rows, int64_t tokens,
     int64_t *all = tsr__calloc(2 * (size_t)ranks, sizeof *all), own[] = {rows, tokens}, sum = 0;
     int64_t *sizes = tsr__calloc((size_t)ranks, sizeof *sizes);
     tsr_status status = all && sizes ? TSR_OK : TSR_ERR_NO_MEMORY;
-    tsr_request *request = NULL;
     if (status == TSR_OK)
-        status = tsr_comm_all_gather(tsr_group_comm(group), own, all, 2, TSR_I64, &request);
-    if (status == TSR_OK)
-        status = tsr__group_wait_beside(group, &request);
+        status = gather(group, own, 2, all);
     if (status == TSR_OK)
         status = check_all(all, ranks, sizes, &sum);
     tsr__free(all);

@@ -1,6 +1,6 @@
 /* Context parallelism: the ranks of a group divide the tokens of each sequence. context_divide.c
- * says which rank has which tokens, context.c keeps a division with what passes need of it, and
- * context_attention.c computes attention. */
+ * says which rank has which tokens, context.c keeps a division with what passes need of it,
+ * context_attention.c computes attention, and context_cache.c attention with a divided cache. */
 #ifndef TSR_PARALLEL_LAYERS_CONTEXT_H
 #define TSR_PARALLEL_LAYERS_CONTEXT_H
 
@@ -40,9 +40,22 @@ static inline int64_t tsr__context_chunk(const tsr__context *context, int rank, 
     return chunk == 0 ? context->sizes[rank] - context->sizes[rank] / 2 : context->sizes[rank] / 2;
 }
 
-/* context_attention.c */
 struct tsr__attention;
+struct tsr__cached;
 struct tsr__qkv_heads;
+struct tsr__temps;
+
+/* context_cache.c: computes the attention of a step of a cache that the layer's context group
+ * divides: heads [.., tokens, heads · value_dim], a contiguous f32 tensor, from the features qkv,
+ * whose heads are `in`. Queries and keys are rotated in place. The layer has no window, no
+ * temperature, and values of its own. Collective over the context group. */
+tsr_status tsr__context_attend_cached(const struct tsr__attention *attention,
+                                      struct tsr__temps *temps, const struct tsr__cached *cached,
+                                      const tsr_attention_params *params, const tsr_tensor *qkv,
+                                      const struct tsr__qkv_heads *in,
+                                      const tsr_tensor *heads) TSR_NODISCARD;
+
+/* context_attention.c */
 
 /* As tsr_attention for this rank's queries, with the keys and values of all ranks up to each query.
  * `y` is a view by heads. `lse` may be NULL. */

@@ -173,6 +173,26 @@ static tsr_status check_step(const tsr__attention *a, const tsr_tensor *x,
     return tsr__layer_check_step(&a->base, &whole, positions);
 }
 
+/* Computes the results of this rank's heads with a cache that the context group divides. */
+static tsr_status attend_divided(const tsr__attention *a, tsr__temps *temps,
+                                 const tsr__cached *cached, const tsr_tensor *qkv,
+                                 const tsr__qkv_heads *in, tsr_tensor **heads)
+{
+    const tsr_attention_params params = params_of(a, NULL);
+    TSR__TRY(tsr__temp_like(temps, qkv, TSR_F32, -1, a->heads.count * a->heads.value_dim, heads));
+    if (a->heads.count == 0)
+        return TSR_OK;
+    if (a->window > 0 || a->temperature != 0 || a->shared_keys || a->keys_as_values || !a->causal)
+        return tsr__fail(TSR_ERR_UNSUPPORTED,
+                         "%s: ranks cannot divide the cache of a layer with %s", a->base.who,
+                         a->window > 0         ? "a window"
+                         : a->temperature != 0 ? "a temperature"
+                         : !a->causal          ? "attention that is not causal"
+                                               : "keys that are not its own");
+    TSR__TRY(tsr__context_attend_cached(a, temps, cached, &params, qkv, in, *heads));
+    return gate_heads(a, temps, in, false, *heads, heads);
+}
+
 /* Returns the dtype in which the heads' results are written: a cache's, if matrix units compute
  * attention and can read them as they are for the output product; otherwise qkv's. */
 static tsr_dtype heads_dtype(const tsr__attention *a, const tsr__cached *cached,
@@ -202,6 +222,11 @@ static tsr_status attention_forward_cached_with(tsr__attention *a, tsr__temps *t
     TSR__TRY(tsr__temp_keep(temps, qkv));
     TSR__TRY(tsr__attention_normalise(a, temps, qkv, false, &in, &normalised, &inverse_rms));
     const tsr_dtype dtype = tsr_tensor_layout(qkv)->dtype;
+    if (tsr__kv_cache_division(cached->cache).ranks > 1) {
+        TSR__TRY(attend_divided(a, temps, cached, qkv, &in, &heads));
+        return tsr__layer_forward_added(layer->child[TSR__ATTENTION_OUTPUT], heads, NULL, added,
+                                        NULL, y);
+    }
     params = params_of(a, NULL);
     const tsr_dtype narrow = a->heads.count > 0 ? heads_dtype(a, cached, &in, &params) : dtype;
     TSR__TRY(tsr__temp_like(temps, qkv, narrow, -1, a->heads.count * a->heads.value_dim, &heads));
