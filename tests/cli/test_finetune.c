@@ -60,6 +60,7 @@ START_TEST(losses_are_as_recorded)
         {"lora_clip", "lora_base", "3", "~--rates~3,1,1"},
         {"qlora_q4_0", "qlora_base_q4_0/base.gguf", "2", "~--stages~2~--accumulate~3"},
         {"qlora_q8_0", "qlora_base_q8_0/base.gguf", "2", "~--data-parallel~2~--fsdp"},
+        {"lora", "lora_base", "4", "~--context-parallel~2~--recompute"},
     };
     char arguments[1024];
     if (!TEST_HAVE_UCX && _i > 0)
@@ -457,6 +458,10 @@ START_TEST(mistakes_are_named)
         {"finetune m --data d --elastic --stages 2",
          "tessera: finetune: with --elastic all ranks are data-parallel, so --stages, --rates and "
          "--data-parallel cannot be given\n"},
+        {"finetune m --data d --elastic --context-parallel 2",
+         "tessera: finetune: --context-parallel 2 cannot go with --elastic\n"},
+        {"finetune m --data d --lora-dropout 0.1 --context-parallel 2",
+         "tessera: finetune: --context-parallel 2 cannot go with --lora-dropout\n"},
         {"finetune m --data d --elastic --fsdp",
          "tessera: finetune: --elastic needs a whole base on each rank, so --fsdp needs --full\n"},
         {"finetune m --data d --batch 3 --accumulate 2",
@@ -773,7 +778,7 @@ END_TEST
 TESTS(finetune)
 {
     tcase_add_checked_fixture(tests, make_folder, remove_folder);
-    tcase_add_loop_test(tests, losses_are_as_recorded, 0, 4);
+    tcase_add_loop_test(tests, losses_are_as_recorded, 0, 5);
     tcase_add_test(tests, preferences_are_as_the_formula);
     tcase_add_test(tests, a_step_of_preferences_is_as_in_double_precision);
     tcase_add_loop_test(tests, the_peak_is_as_planned, 0, 2);

@@ -8,13 +8,27 @@
 int64_t training_job_first_row(const training_job *j)
 {
     const int64_t rows = training_chosen.batch / training_chosen.accumulate;
-    return rows * j->data_rank / j->data_ranks;
+    return rows * (j->data_rank / j->context_ranks) / (j->data_ranks / j->context_ranks);
 }
 
 int64_t training_job_rows(const training_job *j)
 {
     const int64_t rows = training_chosen.batch / training_chosen.accumulate;
-    return rows * (j->data_rank + 1) / j->data_ranks - training_job_first_row(j);
+    const int next = j->data_rank / j->context_ranks + 1;
+    return rows * next / (j->data_ranks / j->context_ranks) - training_job_first_row(j);
+}
+
+tsr_status training_job_divide(const training_job *j, data_batch *rows)
+{
+    tsr_shard_range ranges[2];
+    if (j->context_ranks == 1)
+        return TSR_OK;
+    const int rank = j->data_rank % j->context_ranks;
+    TRY(tsr_context_divide(rows->context, j->context_ranks, NULL, rank, ranges));
+    data_batch_select(rows, ranges);
+    if (rank > 0)
+        rows->tokens = 0; /* the first of the ranks counts them */
+    return TSR_OK;
 }
 
 tsr_status training_job_share(const training_job *j, double *value)
@@ -61,19 +75,47 @@ static tsr_status choose_grid(training_job *j)
 {
     const training_options *o = &training_chosen;
     const int64_t rows = o->batch / o->accumulate;
-    j->data_ranks = o->data_parallel > 0 ? (int)o->data_parallel : 1;
+    const int groups = o->data_parallel > 0 ? (int)o->data_parallel : 1;
+    j->context_ranks = o->context_parallel > 0 ? (int)o->context_parallel : 1;
+    if (groups > j->ranks / j->context_ranks)
+        return training_fail(
+            "--data-parallel %d and --context-parallel %d need more than %d rank%s", groups,
+            j->context_ranks, j->ranks, j->ranks == 1 ? "" : "s");
+    j->data_ranks = groups * j->context_ranks;
     j->stage_count = o->stages.count > 0          ? (int)o->stages.count
                      : o->stages.layers.count > 0 ? o->stages.layers.count
                                                   : 1;
     if (j->ranks % (j->stage_count * j->data_ranks) != 0)
-        return training_fail("--stages %d and --data-parallel %d do not divide %d rank%s",
-                             j->stage_count, j->data_ranks, j->ranks, j->ranks == 1 ? "" : "s");
-    if (rows < j->data_ranks)
+        return j->context_ranks > 1
+                   ? training_fail("--stages %d, --data-parallel %d and --context-parallel %d do "
+                                   "not divide %d rank%s",
+                                   j->stage_count, groups, j->context_ranks, j->ranks,
+                                   j->ranks == 1 ? "" : "s")
+                   : training_fail("--stages %d and --data-parallel %d do not divide %d rank%s",
+                                   j->stage_count, groups, j->ranks, j->ranks == 1 ? "" : "s");
+    if (j->context_ranks > 1 && o->context < j->context_ranks)
+        return training_fail("rows of %lld token%s have fewer than the %d context ranks",
+                             (long long)o->context, o->context == 1 ? "" : "s", j->context_ranks);
+    if (rows < groups)
         return training_fail("a micro-batch of %lld row%s has fewer than the %d data-parallel "
                              "ranks; --batch %lld is divided by --accumulate %lld",
-                             (long long)rows, rows == 1 ? "" : "s", j->data_ranks,
-                             (long long)o->batch, (long long)o->accumulate);
+                             (long long)rows, rows == 1 ? "" : "s", groups, (long long)o->batch,
+                             (long long)o->accumulate);
     return TSR_OK;
+}
+
+/* Connects those data-parallel ranks that have the same rows. */
+static tsr_status connect_contexts(training_job *j)
+{
+    tsr_comm *contexts = NULL;
+    if (j->context_ranks == 1)
+        return TSR_OK;
+    tsr_status status =
+        tsr_comm_split(j->data, j->data_rank / j->context_ranks, j->data_rank, &contexts);
+    if (status == TSR_OK)
+        status = tsr_group_create(contexts, j->stream, NULL, &j->context_group);
+    tsr_comm_destroy(&contexts);
+    return status;
 }
 
 static tsr_status connect_grid(training_job *j)
@@ -90,6 +132,7 @@ static tsr_status connect_grid(training_job *j)
     TRY(tsr_comm_split(j->world, j->data_rank, j->rank, &j->replica));
     TRY(tsr_comm_split(j->world, tsr_comm_rank(j->replica), j->rank, &j->data));
     TRY(tsr_group_create(j->data, j->stream, NULL, &j->data_group));
+    TRY(connect_contexts(j));
     TRY(cli_stages_create(&o->stages, j->replica, j->stream,
                           tsr_group_params(.wire = o->wire, .precision = o->precision),
                           &j->tensor_group, &j->stages, NULL));
@@ -115,6 +158,7 @@ static tsr_status use_world(training_job *j, tsr_comm *world)
     j->world = world;
     j->rank = j->data_rank = tsr_comm_rank(world);
     j->ranks = j->data_ranks = tsr_comm_size(world);
+    j->context_ranks = 1;
     TRY(tsr_comm_duplicate(world, &j->data));
     return tsr_group_create(j->data, j->stream, NULL, &j->data_group);
 }
@@ -216,6 +260,7 @@ tsr_status training_job_init(training_job *j)
 void training_job_finish(training_job *j)
 {
     tsr_group_destroy(&j->tensor_group);
+    tsr_group_destroy(&j->context_group);
     tsr_group_destroy(&j->data_group);
     tsr_group_destroy(&j->old_data_group);
     tsr_comm_destroy(&j->stages);

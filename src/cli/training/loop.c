@@ -37,6 +37,7 @@ static tsr_status take_rows(training_run *r, data_part part, int64_t first, int6
         const int64_t at = first + i * micro + training_job_first_row(&r->job);
         data_batch_free(&r->rows[i]);
         TRY(r->source.get(&r->source, part, each * at, each * own, &r->rows[i]));
+        TRY(training_job_divide(&r->job, &r->rows[i]));
     }
     *counted = o->batch;
     return o->dpo ? TSR_OK : r->source.count(&r->source, part, first, o->batch, counted);

@@ -72,13 +72,13 @@ static tsr_status open_layers(training_model *m, const tsr_model_file *weights)
     cli_stages_divide(&training_chosen.stages, m->job->replica, &how);
     TRY(divide_layers(m, &how, &m->first_layer, &m->layer_count));
     m->features = o->dtype != 0 ? o->dtype : TSR_F32;
-    TRY(tsr_stack_create(tsr_stack_params(.config = m->config, .group = m->job->tensor_group,
-                                          .first_layer = m->first_layer, .layers = m->layer_count,
-                                          .partition = how.partition, .dtype = m->features,
-                                          .seed = o->seed, .recompute = o->recompute,
-                                          .experts_over_data = o->experts_over_data,
-                                          .trained = o->layers),
-                         &m->own));
+    TRY(tsr_stack_create(
+        tsr_stack_params(.config = m->config, .group = m->job->tensor_group,
+                         .first_layer = m->first_layer, .layers = m->layer_count,
+                         .partition = how.partition, .dtype = m->features, .seed = o->seed,
+                         .recompute = o->recompute, .experts_over_data = o->experts_over_data,
+                         .context_group = m->job->context_group, .trained = o->layers),
+        &m->own));
     m->stack = m->own;
     TRY(shard(m, m->job->joined));
     return m->job->joined || weights == NULL ? TSR_OK : tsr_stack_load(m->own, weights);
@@ -101,6 +101,7 @@ static tsr_status open_base(training_model *m, const tsr_model_file *file)
                                .stages = m->job->stages,
                                .dtype = o->dtype,
                                .recompute = o->recompute,
+                               .context_group = m->job->context_group,
                                .sharded_over = shards_early() ? m->job->data_group : NULL};
     training_chosen.stages.experts.unmixed = true;
     cli_stages_divide(&training_chosen.stages, m->job->replica, &params);

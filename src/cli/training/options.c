@@ -116,6 +116,12 @@ int training_options_check(void)
     const training_options *o = &training_chosen;
     if (o->steps > 0 && o->epochs > 0)
         return cli_usage_error("%s: --steps and --epochs contradict each other", training_name);
+    if (o->context_parallel > 1 && (o->elastic || o->dpo || o->dropout > 0))
+        return cli_usage_error("%s: --context-parallel %lld cannot go with %s", training_name,
+                               (long long)o->context_parallel,
+                               o->elastic ? "--elastic"
+                               : o->dpo   ? "--dpo"
+                                          : "--lora-dropout");
     if (o->elastic && (o->stages.count > 1 || o->stages.layers.count > 1 || o->data_parallel > 0 ||
                        o->stages.rates.count > 0 || o->stages.rates.measured))
         return cli_usage_error("%s: with --elastic all ranks are data-parallel, so --stages, "

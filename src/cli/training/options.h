@@ -55,6 +55,10 @@
     {"data-parallel", "N", \
      "ranks in N groups, each with the whole model and a part of each step's rows (default: 1)", \
      .integer = &training_chosen.data_parallel, .low = 1, .high = TSR_MAX_COMM_SIZE}, \
+    {"context-parallel", "C", \
+     "divide the tokens of each row over C ranks, or over C groups of ranks that divide the model; " \
+     "for rows too long for the memory of one (default: 1)", \
+     .integer = &training_chosen.context_parallel, .low = 1, .high = TSR_MAX_COMM_SIZE}, \
     {"elastic", NULL, \
      "go on without ranks that are lost, and with those that 'tessera launch --keep-going' starts " \
      "in their place; all ranks are data-parallel", \

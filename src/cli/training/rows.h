@@ -4,6 +4,8 @@
 
 #include <stdint.h>
 
+#include "tessera/shard.h"
+
 typedef enum data_part { DATA_TRAIN, DATA_HELD_OUT } data_part;
 
 #define DATA_NO_LABEL (-100) /* the label of a token without a loss */
@@ -23,6 +25,8 @@ typedef struct data_batch {
 data_batch data_batch_create(int64_t rows, int64_t context);
 /* Fills row `row` with tokens[context + 1], each of which predicts the next one. */
 void data_batch_put(data_batch *batch, int64_t row, const int32_t *tokens);
+/* Keeps the tokens of each row that are in one of the two ranges. */
+void data_batch_select(data_batch *batch, const tsr_shard_range ranges[2]);
 void data_batch_free(data_batch *batch);
 
 #endif

@@ -90,7 +90,7 @@ typedef struct training_options {
     int64_t checkpoint_every;
     /* the ranks */
     cli_stages stages;
-    int64_t data_parallel;
+    int64_t data_parallel, context_parallel;
     bool fsdp, elastic, experts_over_data;
     tsr_shard_kind strategy; /* of `fsdp` */
     bool parts;              /* checkpoints have a file for each rank, on its host */
@@ -135,12 +135,16 @@ typedef struct training_job {
     tsr_comm *world;
     tsr_comm *replica; /* the ranks that have one copy of the model together, of all stages */
     tsr_comm *stages;  /* one rank of each stage; NULL: one stage */
-    tsr_comm *data;    /* the ranks that have the same part of the model, and other rows */
+    tsr_comm *data; /* the ranks that have the same part of the model, and other rows or tokens */
     int rank, ranks;
     int stage, stage_count, data_rank, data_ranks;
+    /* So many data-parallel ranks that follow each other have the same rows, of which each has some
+     * tokens. */
+    int context_ranks;
     tsr_device *device;
     tsr_stream *stream;
     tsr_group *tensor_group, *data_group;
+    tsr_group *context_group;  /* the ranks that have the same rows; NULL: only this one */
     tsr_group *old_data_group; /* the one before the last change of ranks; NULL: none */
     bool joined;               /* this process has joined a job that was running */
 } training_job;
@@ -151,6 +155,8 @@ tsr_status training_job_join(training_job *job);
 /* Opens the device, and divides the ranks. */
 tsr_status training_job_init(training_job *job);
 void training_job_finish(training_job *job);
+/* Keeps those tokens of rows that this one of the context ranks has. */
+tsr_status training_job_divide(const training_job *job, data_batch *rows);
 /* The number of rows of a micro-batch that this rank has, and the first of them. */
 int64_t training_job_rows(const training_job *job);
 int64_t training_job_first_row(const training_job *job);
