@@ -127,10 +127,10 @@ typedef struct tsr_self_attention_params {
     /* There is no "v": v is k as it is before its norm and rotation. A forward pass whose results
      * are saved then needs a qk_norm. */
     bool keys_as_values;
-    /* For inference: a forward pass without a cache is refused (TSR_ERR_UNSUPPORTED). There are no
-     * "k", "v" and "k_norm": the layer reads the keys and values that another layer has put into
-     * layer `cache_layer` of the cache in the same step, and stores none. That layer must have the
-     * same heads on this rank. */
+    /* There are no "k", "v" and "k_norm": the layer reads the keys and values that another layer
+     * has put into layer `cache_layer` of the cache in the same step, and stores none. That layer
+     * must have the same heads on this rank. In passes without a cache, only a tsr_stack (stack.h)
+     * gives layers the keys of others; other callers are refused (TSR_ERR_UNSUPPORTED). */
     bool shared_keys;
     /* the head_dim of values, and of the heads' results and gates; 0: head_dim. Another one does
      * not go with keys_as_values, nor with a context_group of several ranks. */
@@ -365,8 +365,7 @@ tsr_latent_attention_create(const tsr_latent_attention_params *params, tsr_layer
  *
  *    (y + end.norm((gelu(y · end.gateᵀ) ⊙ p) · end.outᵀ)) · end.scale
  *
- * with p [.., layer_input], which tsr_stack (stack.h) gives. With `layer_input`, a forward pass
- * whose results are saved is refused (TSR_ERR_UNSUPPORTED). */
+ * with p [.., layer_input], which tsr_stack (stack.h) gives. */
 
 typedef enum tsr_block_norms {
     TSR_BLOCK_NORMS_BEFORE = 0, /* norm1 and norm2, as in GPT-2 and Llama */

@@ -173,11 +173,6 @@ tsr_status tsr__model_load_sharded(tsr_model *model, const tsr__weights *weights
 {
     loading l = {.model = model, .weights = weights, .one_layer = true};
     const tsr__fsdp_source source = {open_layer, close_layer, &l};
-    if (model->config->layer_input > 0)
-        return tsr__fail(TSR_ERR_UNSUPPORTED,
-                         "model: layers of architecture %s have inputs of their own, so that its "
-                         "weights cannot be sharded",
-                         model->config->architecture);
     tsr__stack_freeze(model->stack);
     tsr__weight_reader_init(weights->files, model->stream,
                             tsr_comm_local_size(tsr_group_comm(model->group)), &l.reader);

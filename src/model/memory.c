@@ -153,7 +153,12 @@ tsr_status tsr__model_allocate_layer(const tsr_model *m, const tsr__weights *wei
     const struct {
         tsr_layer *layer;
         const char *ours;
-    } outside[] = {{s->embedding, "embedding"}, {s->norm, "norm"}, {s->head, "head"}};
+    } outside[] = {{s->embedding, "embedding"},
+                   {s->norm, "norm"},
+                   {s->head, "head"},
+                   {s->input_table, "input_table"},
+                   {s->input_projection, "input_projection"},
+                   {s->input_norm, "input_norm"}};
     for (size_t i = 0; i < sizeof outside / sizeof *outside; i++)
         if (layer == outside[i].layer)
             return allocate_layer(m, weights, -1, outside[i].ours, layer);

@@ -72,9 +72,24 @@ typedef struct tsr__documents {
 void tsr__layer_set_documents(tsr_layer *layer, const tsr__documents *documents);
 
 /* layers/transformer_block.c: Sets a block's own input (layer_input of tsr_block_params) of the
- * next forward passes, [.., layer_input]. The tensor must exist until another one, or NULL, is set.
+ * next passes, [.., layer_input], and where backward passes write its gradient, or NULL. Backward
+ * passes need the input of their forward pass. The tensors must exist until others, or NULL, are
+ * set. */
+void tsr__block_set_input(tsr_layer *layer, const tsr_tensor *input, tsr_tensor *gradient);
+
+/* The keys and values that several attention layers of a pass without a cache use: the layer that
+ * computes them keeps copies here, which layers with shared_keys read. In the backward pass, these
+ * layers, which come first, sum their gradients here; the layer that computes the keys adds the
+ * sums to its own gradients, and destroys them. Initialise the struct as {0} for each forward pass.
  */
-void tsr__block_set_input(tsr_layer *layer, const tsr_tensor *input);
+typedef struct tsr__shared_keys {
+    tsr_tensor *k, *v;   /* [batch, kv heads, tokens, dim] of this rank's heads; k is rotated */
+    tsr_tensor *dk, *dv; /* f32 of the same shapes; NULL: there are none */
+} tsr__shared_keys;
+void tsr__shared_keys_finish(tsr__shared_keys *keys);
+/* layers/self_attention.c: sets them for the next passes of an attention layer, or of the one in a
+ * block. The struct must exist until another one, or NULL, is set. */
+void tsr__layer_set_shared_keys(tsr_layer *layer, tsr__shared_keys *keys);
 
 /* layers/linear_create.c: creates a linear layer of which each rank has all, and computes all of y.
  */

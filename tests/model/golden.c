@@ -335,12 +335,13 @@ static void check_tiles(void)
     rmdir(folder);
 }
 
-CASE(golden_delta_nets, "golden: families with delta nets, without a cache")
+CASE(golden_delta_nets, "golden: families with delta nets or keys of other layers, without a cache")
 {
     if (ranks == 1)
         check_tiles();
     const tsr_model_params *params = tsr_model_params(.group = group, .dtype = TSR_F32);
     check_passes("families/qwen3next/hf", "families/qwen3next/gen_qwen3next-f16", params);
+    check_passes("families/gemma4/gemma4-f16.gguf", "families/gemma4/gen_gemma4-f16", params);
 }
 
 /* Prompts that are computed in one pass ------------------------------------------------------- */

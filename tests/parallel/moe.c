@@ -724,8 +724,8 @@ CASE(moe_dispatches, "experts: a token takes few dispatches, which read the chos
     tsr_group_destroy(&alone);
 }
 
-/* Layers for inference refuse passes for a backward pass, or without a cache. x is [2,4]. */
-static void inference_only(const tsr_tensor *x)
+/* Layers refuse passes that they cannot make alone. x is [2,4]. */
+static void refused_passes(const tsr_tensor *x)
 {
     const tsr_self_attention_params *plain = tsr_self_attention_params(.heads = 12, .causal = true),
                                     *keys = tsr_self_attention_params(.group = group, .name = "a",
@@ -741,17 +741,20 @@ static void inference_only(const tsr_tensor *x)
     const struct {
         const tsr_self_attention_params *attention;
         const tsr_block_params *block;
-        bool without_saving;
+        tsr_status status;
         const char *text;
     } refused[] = {
         {.attention = keys,
+         .status = TSR_ERR_UNSUPPORTED,
          .text = "self_attention a: with keys_as_values and no qk_norm, there is no backward pass"},
         {.attention = shared,
-         .without_saving = true,
-         .text = "self_attention a: with shared_keys, there is no forward pass without a cache"},
+         .status = TSR_ERR_UNSUPPORTED,
+         .text = "self_attention a: with shared_keys, there is no pass without the keys of another "
+                 "layer"},
         {.block = tsr_block_params(.group = group, .name = "b", .size = 12, .attention = plain,
                                    .mlp = mlp, .layer_input = 4),
-         .text = "block b: with layer_input, there is no backward pass"},
+         .status = TSR_ERR_INVALID,
+         .text = "block b: the layer's own input is missing"},
     };
     tsr_tensor *wide = tensor_new(TSR_F32, 2, (int64_t[]){2, 12}), *y = NULL;
     tsr_layer_saved *saved = NULL;
@@ -759,9 +762,8 @@ static void inference_only(const tsr_tensor *x)
         tsr_layer *layer = NULL;
         OK(refused[i].attention ? tsr_self_attention_create(refused[i].attention, &layer)
                                 : tsr_block_create(refused[i].block, &layer));
-        FAILS(tsr_layer_forward(layer, refused[i].block ? wide : x,
-                                refused[i].without_saving ? NULL : &saved, &y),
-              TSR_ERR_UNSUPPORTED, refused[i].text);
+        FAILS(tsr_layer_forward(layer, refused[i].block ? wide : x, &saved, &y), refused[i].status,
+              refused[i].text);
         tsr_layer_destroy(&layer);
     }
     tsr_layer *layer = NULL;
@@ -814,7 +816,7 @@ CASE(moe_mistakes, "experts: mistakes are refused by name")
           "moe m: dprobabilities is f32 [2,5]; f32 [4] is needed");
     tsr_tensor *seen = tensor_new(TSR_F32, 2, (int64_t[]){2, 4});
     tsr_layer_saved *saved = NULL;
-    inference_only(seen);
+    refused_passes(seen);
     tsr_layer *norm = NULL, *block = NULL;
     tsr_moe_choice choice = TSR_INIT(tsr_moe_choice);
     OK(tsr_fill(queue, seen, 1));

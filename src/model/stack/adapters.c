@@ -160,7 +160,9 @@ tsr_status tsr__stack_use_adapters(tsr_stack *s, int count, int64_t tokens,
 bool tsr__stack_is_frozen(const tsr_stack *s)
 {
     if ((s->embedding && !tsr__layer_is_frozen(s->embedding)) ||
-        (s->norm && !tsr__layer_is_frozen(s->norm)) || (s->head && !tsr__layer_is_frozen(s->head)))
+        (s->norm && !tsr__layer_is_frozen(s->norm)) ||
+        (s->head && !tsr__layer_is_frozen(s->head)) ||
+        (s->input_table && !tsr__layer_is_frozen(s->input_table)))
         return false;
     for (int i = 0; i < s->layer_count; i++)
         if (!tsr__layer_is_frozen(s->blocks[i]))
@@ -173,6 +175,9 @@ void tsr__stack_freeze(tsr_stack *s)
     tsr_layer_set_frozen(s->embedding, true);
     tsr_layer_set_frozen(s->norm, true);
     tsr_layer_set_frozen(s->head, true);
+    tsr_layer_set_frozen(s->input_table, true);
+    tsr_layer_set_frozen(s->input_projection, true);
+    tsr_layer_set_frozen(s->input_norm, true);
     for (int i = 0; i < s->layer_count; i++)
         tsr_layer_set_frozen(s->blocks[i], true);
 }

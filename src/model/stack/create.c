@@ -36,6 +36,26 @@ static tsr_status check_shared_keys(const tsr_stack *s, int index)
     return TSR_OK;
 }
 
+/* Sets keys_of if a block uses the keys of another. */
+static tsr_status find_key_owners(tsr_stack *s)
+{
+    bool any = false;
+    for (int i = 0; i < s->layer_count; i++)
+        any = any || tsr__stack_keys_layer(s, i) != i;
+    if (!any)
+        return TSR_OK;
+    s->keys_of = tsr__calloc((size_t)s->layer_count, sizeof *s->keys_of);
+    if (!s->keys_of)
+        return TSR_ERR_NO_MEMORY;
+    for (int i = 0; i < s->layer_count; i++) {
+        const int source = tsr__stack_keys_layer(s, i);
+        s->keys_of[i] = -1;
+        if (source != i)
+            s->keys_of[i] = s->keys_of[source] = source;
+    }
+    return TSR_OK;
+}
+
 static tsr_status create_blocks(tsr_stack *s, const tsr__stack_options *o, uint64_t seed)
 {
     s->blocks = tsr__calloc((size_t)s->layer_count, sizeof *s->blocks);
@@ -48,7 +68,7 @@ static tsr_status create_blocks(tsr_stack *s, const tsr__stack_options *o, uint6
             return tsr__fail_context(status, "model: layer %d", s->first_layer + i);
         TSR__TRY(check_shared_keys(s, i));
     }
-    return TSR_OK;
+    return find_key_owners(s);
 }
 
 static tsr_status create_layers(tsr_stack *s, const tsr__stack_options *o)
@@ -68,7 +88,7 @@ static tsr_status create_layers(tsr_stack *s, const tsr__stack_options *o)
             &s->embedding));
     TSR__TRY(create_blocks(s, o, (uint64_t)seed));
     if (c->layer_input > 0)
-        TSR__TRY(tsr__stack_create_inputs(s, &o->partition, o->norm_dtype));
+        TSR__TRY(tsr__stack_create_inputs(s, &o->partition, &init, o->norm_dtype));
     if (next)
         TSR__TRY(tsr__stack_create_next(s, o));
     if (!s->is_last)
@@ -103,14 +123,10 @@ static tsr_status divide_vocabulary(tsr_stack *s, const tsr_partition_params *pa
 /* Names a part of a model's layers that has no backward pass, or returns NULL. */
 static const char *untrained_part(const tsr_model_config *c)
 {
-    const char *found = c->layer_input > 0 ? "inputs of layers of their own" : NULL;
-    for (int i = 0; i < c->kind_count && !found; i++) {
-        const tsr_model_layer *l = c->kinds[i];
-        found = l->shared_keys                     ? "keys of other layers"
-                : l->keys_as_values && !l->qk_norm ? "values that are keys without a norm"
-                                                   : NULL;
-    }
-    return found;
+    for (int i = 0; i < c->kind_count; i++)
+        if (c->kinds[i]->keys_as_values && !c->kinds[i]->qk_norm)
+            return "values that are keys without a norm";
+    return NULL;
 }
 
 static tsr_status create(tsr_stack *s, const tsr__stack_options *o)
@@ -244,7 +260,7 @@ void tsr_stack_destroy(tsr_stack **stack)
     tsr__context_forget(&s->context);
     tsr_tensor_destroy(&s->positions);
     tsr_tensor_destroy(&s->adapter_rows);
-    tsr__free(s->inputs);
+    tsr__free(s->keys_of);
     tsr__free(s->vocabulary);
     tsr__free(s->own_config);
     tsr__free(s);
@@ -327,14 +343,16 @@ static tsr_status visit_layer(const tsr_stack *s, tsr_layer *layer, int number, 
     return TSR_OK;
 }
 
-/* Visits the layers that compute the blocks' own inputs. They are not in training. */
+/* Visits the layers that compute the blocks' own inputs. */
 static tsr_status visit_inputs(const tsr_stack *s, visited *counts, visitor *visit, void *user)
 {
+    const int unit = s->units.inputs;
     if (!s->input_table)
         return TSR_OK;
-    TSR__TRY(visit_layer(s, s->input_table, -1, "input_table", 0, counts, visit, user));
-    TSR__TRY(visit_layer(s, s->input_projection, -1, "input_projection", 0, counts, visit, user));
-    return visit_layer(s, s->input_norm, -1, "input_norm", 0, counts, visit, user);
+    TSR__TRY(visit_layer(s, s->input_table, -1, "input_table", unit, counts, visit, user));
+    TSR__TRY(
+        visit_layer(s, s->input_projection, -1, "input_projection", unit + 1, counts, visit, user));
+    return visit_layer(s, s->input_norm, -1, "input_norm", unit + 2, counts, visit, user);
 }
 
 /* Visits the layer that predicts further tokens. It is not in training. */

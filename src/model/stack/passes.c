@@ -12,7 +12,23 @@ struct tsr_stack_saved {
     tsr_tensor
         *positions;   /* of tokens in packed rows, if the stage has learned positions; or NULL */
     uint64_t trained; /* the number of the pass, for dropout of adapters */
+    tsr__stack_inputs inputs;
+    tsr__shared_keys *keys; /* [block_count]; NULL: no block uses keys of another */
 };
+
+/* Makes the structs for keys and values that blocks share, if there are any. */
+static tsr_status new_keys(const tsr_stack *s, tsr__shared_keys **out)
+{
+    *out = s->keys_of ? tsr__calloc((size_t)s->layer_count, sizeof **out) : NULL;
+    return s->keys_of && !*out ? TSR_ERR_NO_MEMORY : TSR_OK;
+}
+
+static void destroy_keys(tsr__shared_keys *keys, int count)
+{
+    for (int i = 0; keys && i < count; i++)
+        tsr__shared_keys_finish(&keys[i]);
+    tsr__free(keys);
+}
 
 void tsr_stack_saved_destroy(tsr_stack_saved **saved)
 {
@@ -24,6 +40,8 @@ void tsr_stack_saved_destroy(tsr_stack_saved **saved)
         tsr_layer_saved_destroy(&(*saved)->blocks[i]);
     tsr__free((*saved)->blocks);
     tsr_tensor_destroy(&(*saved)->positions);
+    tsr__stack_inputs_finish(&(*saved)->inputs);
+    destroy_keys((*saved)->keys, (*saved)->block_count);
     tsr__free(*saved);
     *saved = NULL;
 }
@@ -35,8 +53,8 @@ static tsr_status saved_create(const tsr_stack *s, tsr_stack_saved **out)
         return TSR_ERR_NO_MEMORY;
     saved->block_count = s->layer_count;
     saved->blocks = tsr__calloc((size_t)s->layer_count, sizeof *saved->blocks);
-    if (!saved->blocks) {
-        tsr__free(saved);
+    if (!saved->blocks || new_keys(s, &saved->keys) != TSR_OK) {
+        tsr_stack_saved_destroy(&saved);
         return TSR_ERR_NO_MEMORY;
     }
     *out = saved;
@@ -259,21 +277,37 @@ static tsr_status leave(tsr_stack *s, tsr_stack_saved *saved, tsr_tensor **featu
     return TSR_OK;
 }
 
-/* `documents` are those of packed rows, or NULL. */
-static tsr_status forward_layers(tsr_stack *s, const tsr_tensor *x, const tsr__documents *documents,
+static tsr_status forward_blocks(tsr_stack *s, const tsr_tensor *x, const tsr__stack_pass *pass,
                                  tsr_stack_saved *saved, tsr_tensor **features)
 {
     tsr_tensor *next = NULL;
-    TSR__TRY(enter(s, x, documents ? documents->positions : NULL, saved, features));
+    TSR__TRY(enter(s, x, pass->documents ? pass->documents->positions : NULL, saved, features));
+    TSR__TRY(tsr__stack_compute_inputs(s, x, *features, saved != NULL, pass->inputs));
     for (int i = 0; i < s->layer_count; i++) {
-        tsr__layer_set_documents(s->blocks[i], documents);
+        TSR__TRY(tsr__stack_open_block(s, i, pass));
         const tsr_status status = layer_forward(s, s->blocks[i], s->units.first_block + i,
                                                 *features, saved ? &saved->blocks[i] : NULL, &next);
-        tsr__layer_set_documents(s->blocks[i], NULL);
+        tsr__stack_close_block(s, i);
         TSR__TRY(status);
         advance(features, next);
     }
     return leave(s, saved, features);
+}
+
+/* `documents` are those of packed rows, or NULL. */
+static tsr_status forward_layers(tsr_stack *s, const tsr_tensor *x, const tsr__documents *documents,
+                                 tsr_stack_saved *saved, tsr_tensor **features)
+{
+    tsr__stack_inputs inputs = {0};
+    tsr__stack_pass pass = {documents, saved ? &saved->inputs : &inputs,
+                            saved ? saved->keys : NULL};
+    if (!saved)
+        TSR__TRY(new_keys(s, &pass.keys));
+    const tsr_status status = forward_blocks(s, x, &pass, saved, features);
+    tsr__stack_inputs_finish(&inputs);
+    if (!saved)
+        destroy_keys(pass.keys, s->layer_count);
+    return status;
 }
 
 static tsr_status forward(tsr_stack *s, const tsr_tensor *x, const tsr__documents *documents,
@@ -325,15 +359,26 @@ tsr_status tsr_stack_forward(tsr_stack *s, const tsr_tensor *x, const int32_t *s
     return TSR_OK;
 }
 
-static tsr_status cached_blocks(tsr_stack *s, tsr_kv_cache *cache, tsr_tensor **features)
+static tsr_status cached_block(tsr_stack *s, int index, tsr_kv_cache *cache, const tsr_tensor *x,
+                               tsr_tensor **y)
 {
+    const int unit = s->units.first_block + index;
+    TSR__TRY(tsr__stack_begin(s, s->blocks[index], unit, TSR_PASS_FORWARD));
+    const tsr_status status =
+        tsr_layer_forward_cached(s->blocks[index], x, cache, tsr__stack_keys_layer(s, index), y);
+    return tsr__stack_end(s, s->blocks[index], unit, status);
+}
+
+static tsr_status cached_blocks(tsr_stack *s, tsr_kv_cache *cache, tsr__stack_inputs *inputs,
+                                tsr_tensor **features)
+{
+    const tsr__stack_pass pass = {.inputs = inputs};
     tsr_tensor *next = NULL;
     for (int i = 0; i < s->layer_count; i++) {
-        const int unit = s->units.first_block + i;
-        TSR__TRY(tsr__stack_begin(s, s->blocks[i], unit, TSR_PASS_FORWARD));
-        const tsr_status status = tsr_layer_forward_cached(s->blocks[i], *features, cache,
-                                                           tsr__stack_keys_layer(s, i), &next);
-        TSR__TRY(tsr__stack_end(s, s->blocks[i], unit, status));
+        TSR__TRY(tsr__stack_open_block(s, i, &pass));
+        const tsr_status status = cached_block(s, i, cache, *features, &next);
+        tsr__stack_close_block(s, i);
+        TSR__TRY(status);
         advance(features, next);
     }
     return TSR_OK;
@@ -343,11 +388,11 @@ static tsr_status cached_blocks(tsr_stack *s, tsr_kv_cache *cache, tsr_tensor **
 static tsr_status cached_layers(tsr_stack *s, const tsr_tensor *x, tsr_kv_cache *cache, bool leaves,
                                 tsr_tensor **features)
 {
-    tsr_tensor *inputs = NULL;
+    tsr__stack_inputs inputs = {0};
     TSR__TRY(enter(s, x, tsr__kv_cache_positions(cache), NULL, features));
-    TSR__TRY(tsr__stack_begin_inputs(s, x, *features, &inputs));
-    const tsr_status status = cached_blocks(s, cache, features);
-    tsr__stack_end_inputs(s, &inputs);
+    TSR__TRY(tsr__stack_compute_inputs(s, x, *features, false, &inputs));
+    const tsr_status status = cached_blocks(s, cache, &inputs, features);
+    tsr__stack_inputs_finish(&inputs);
     TSR__TRY(status);
     return leaves ? leave(s, NULL, features) : TSR_OK;
 }
@@ -402,8 +447,10 @@ static tsr_status back(tsr_stack *s, tsr_layer *layer, int unit, const tsr_layer
 }
 
 /* Computes the gradients of the parameters before the first block. Overwrites d. */
-static tsr_status backward_entry(tsr_stack *s, const tsr_stack_saved *saved, tsr_tensor *d)
+static tsr_status backward_entry(tsr_stack *s, const tsr_stack_saved *saved,
+                                 const tsr__stack_inputs *inputs, tsr_tensor *d)
 {
+    TSR__TRY(tsr__stack_inputs_backward(s, inputs, d));
     TSR__TRY(positions_backward(s, saved->positions, d));
     if (s->config->embedding_scale != 1)
         TSR__TRY(tsr_scale(s->stream, d, d, (float)s->config->embedding_scale, 0));
@@ -420,21 +467,47 @@ static int first_trained(const tsr_stack *s)
     return first;
 }
 
+/* The backward pass of a block. If `dx` is NULL, only gradients of parameters are computed;
+ * otherwise *dx becomes the gradient of its input. */
+static tsr_status block_backward(tsr_stack *s, const tsr_stack_saved *saved,
+                                 tsr__stack_inputs *inputs, int index, const tsr_tensor *dy,
+                                 tsr_tensor **dx)
+{
+    const tsr__stack_pass pass = {.inputs = inputs, .keys = saved->keys};
+    TSR__TRY(tsr__stack_open_block(s, index, &pass));
+    const tsr_status status = layer_backward(s, s->blocks[index], s->units.first_block + index,
+                                             saved->blocks[index], dy, dx);
+    tsr__stack_close_block(s, index);
+    return status;
+}
+
 /* In the first stage, dx is not needed of the first block that is trained, and of all before it, if
  * the embedding is frozen. */
-static tsr_status backward_layers(tsr_stack *s, const tsr_stack_saved *saved, tsr_tensor **d)
+static tsr_status backward_from(tsr_stack *s, const tsr_stack_saved *saved,
+                                tsr__stack_inputs *inputs, tsr_tensor **d)
 {
+    tsr_tensor *before = NULL;
     const bool needs_input = !s->is_first || trains(s->embedding);
     const int last = needs_input ? -1 : first_trained(s);
     if (s->is_last)
         TSR__TRY(back(s, s->norm, s->units.norm, saved->norm, d));
-    for (int i = s->layer_count - 1; i > last; i--)
-        TSR__TRY(back(s, s->blocks[i], s->units.first_block + i, saved->blocks[i], d));
     if (needs_input)
-        return s->is_first ? backward_entry(s, saved, *d) : TSR_OK;
-    return last < s->layer_count ? layer_backward(s, s->blocks[last], s->units.first_block + last,
-                                                  saved->blocks[last], *d, NULL)
-                                 : TSR_OK;
+        TSR__TRY(tsr__stack_need_input_grads(s, inputs));
+    for (int i = s->layer_count - 1; i > last; i--) {
+        TSR__TRY(block_backward(s, saved, inputs, i, *d, &before));
+        advance(d, before);
+    }
+    if (needs_input)
+        return s->is_first ? backward_entry(s, saved, inputs, *d) : TSR_OK;
+    return last < s->layer_count ? block_backward(s, saved, inputs, last, *d, NULL) : TSR_OK;
+}
+
+static tsr_status backward_layers(tsr_stack *s, const tsr_stack_saved *saved, tsr_tensor **d)
+{
+    tsr__stack_inputs inputs = saved->inputs;
+    const tsr_status status = backward_from(s, saved, &inputs, d);
+    tsr_tensor_destroy(&inputs.grads);
+    return status;
 }
 
 static tsr_status backward(tsr_stack *s, const tsr_stack_saved *saved, tsr_tensor **d)

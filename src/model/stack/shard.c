@@ -95,12 +95,12 @@ static tsr_status divide_tied(tsr_stack *s, const dividing *how)
     return status;
 }
 
-/* Lists the units that are not in `tied`: units[layer_count + 4]. Returns their number. */
+/* Lists the units that are not in `tied`: units[layer_count + 7]. Returns their number. */
 static int list_units(tsr_stack *s, const tsr_parameter *positions, tsr_fsdp_unit *units)
 {
     const bool tied = s->config->tied;
     int count = 0;
-    s->units = (tsr__stack_units){-1, -1, -1, -1, -1};
+    s->units = (tsr__stack_units){-1, -1, -1, -1, -1, -1};
     if (s->is_first && !tied) {
         s->units.embedding = count;
         units[count++] = *tsr_fsdp_unit(.layer = s->embedding);
@@ -108,6 +108,12 @@ static int list_units(tsr_stack *s, const tsr_parameter *positions, tsr_fsdp_uni
     if (s->is_first && s->config->learned_positions) {
         s->units.positions = count;
         units[count++] = *tsr_fsdp_unit(.parameter_count = 1, .parameters = positions);
+    }
+    if (s->input_table) {
+        tsr_layer *const layers[] = {s->input_table, s->input_projection, s->input_norm};
+        s->units.inputs = count;
+        for (int i = 0; i < 3; i++)
+            units[count++] = *tsr_fsdp_unit(.layer = layers[i]);
     }
     s->units.first_block = count;
     for (int i = 0; i < s->layer_count; i++)
@@ -165,7 +171,7 @@ static tsr_status divide_rest(tsr_stack *s, const dividing *how)
 {
     char name[TSR__STACK_NAME];
     tsr_parameter positions = {0};
-    tsr_fsdp_unit *units = tsr__calloc((size_t)s->layer_count + 4, sizeof *units);
+    tsr_fsdp_unit *units = tsr__calloc((size_t)s->layer_count + 7, sizeof *units);
     tsr_status status = units ? TSR_OK : TSR_ERR_NO_MEMORY;
     if (status == TSR_OK && s->is_first && s->config->learned_positions)
         status = draw_positions(s, name, &positions);
@@ -192,7 +198,8 @@ static bool has_frozen_layers(const tsr_stack *s)
 {
     bool found = (s->embedding && tsr__layer_is_frozen(s->embedding)) ||
                  (s->norm && tsr__layer_is_frozen(s->norm)) ||
-                 (s->head && tsr__layer_is_frozen(s->head));
+                 (s->head && tsr__layer_is_frozen(s->head)) ||
+                 (s->input_table && tsr__layer_is_frozen(s->input_table));
     for (int i = 0; i < s->layer_count; i++)
         found = found || tsr__layer_is_frozen(s->blocks[i]);
     return found;

@@ -11,7 +11,7 @@
  *     block.c          creates its blocks
  *     passes.c         passes of the layers and of the head
  *     head_loss.c      the head and the loss by chunks of tokens
- *     inputs.c         inputs that layers have beside the features
+ *     inputs.c         what blocks get in passes beside the features
  *     next.c           the first layer that predicts further tokens
  *     documents.c      documents of packed rows, and of rows that a context group divides
  *     adapters.c       adapters in passes
@@ -29,7 +29,7 @@
 /* The numbers of units in the `places` of the stack; −1: this stage does not have it, or
  * it is in `tied`. */
 typedef struct tsr__stack_units {
-    int embedding, positions, first_block, norm, head;
+    int embedding, positions, inputs, first_block, norm, head; /* inputs: the first of three */
 } tsr__stack_units;
 
 /* Where a unit is. */
@@ -78,8 +78,11 @@ struct tsr_stack {
     /* If layers have inputs of their own (layer_input): a table of all layers' inputs, a projection
      * of the embedding to them, and a norm of each layer's. Otherwise NULL. */
     tsr_layer *input_table, *input_projection, *input_norm;
-    tsr_tensor **inputs;      /* [layer_count]: of a pass, which is running */
-    tsr_layer **blocks;       /* [layer_count] */
+    tsr_tensor *input, *input_grad; /* of the block whose pass is running; or NULL */
+    tsr_layer **blocks;             /* [layer_count] */
+    /* [layer_count]: the block whose keys and values a block uses if several use them, otherwise
+     * −1; NULL: no block uses those of another */
+    int *keys_of;
     tsr__stack_next next;     /* layers are NULL if the stack was created without it */
     tsr_tensor *positions;    /* learned positions [context, width] of an unsharded stack */
     tsr_fsdp *tied, *sharded; /* `sharded` is not NULL once the stack is sharded */
@@ -205,14 +208,40 @@ tsr_status tsr__stack_next_forward(tsr_stack *stack, const tsr_tensor *ids,
 tsr_status tsr__stack_next_logits(tsr_stack *stack, const tsr_tensor *features, tsr_tensor **hidden,
                                   tsr_tensor **logits) TSR_NODISCARD;
 
-/* inputs.c: gives the blocks their own inputs of a pass over tokens `ids`, whose embeddings are x,
- * if they have such inputs; *all keeps them until tsr__stack_end_inputs. */
-tsr_status tsr__stack_begin_inputs(tsr_stack *stack, const tsr_tensor *ids, const tsr_tensor *x,
-                                   tsr_tensor **all) TSR_NODISCARD;
-void tsr__stack_end_inputs(tsr_stack *stack, tsr_tensor **all);
-/* Creates the layers that compute these inputs. `embedding` and `seed` are as for the embedding. */
+/* inputs.c: the blocks' own inputs of a pass, and what its backward pass needs. All are NULL if
+ * blocks have no such inputs. */
+typedef struct tsr__stack_inputs {
+    tsr_tensor *all;   /* [rows, tokens, layers, P] */
+    tsr_tensor *grads; /* their gradients, which the blocks write; NULL: nobody needs them */
+    tsr_layer_saved *table, *projection, *norm;
+} tsr__stack_inputs;
+/* Computes the inputs for tokens `ids`, whose scaled embeddings are x, if blocks have inputs. If
+ * `saves` is set, a backward pass may follow. */
+tsr_status tsr__stack_compute_inputs(tsr_stack *stack, const tsr_tensor *ids, const tsr_tensor *x,
+                                     bool saves, tsr__stack_inputs *inputs) TSR_NODISCARD;
+void tsr__stack_inputs_finish(tsr__stack_inputs *inputs);
+/* Makes memory for the gradients, before the backward passes of the blocks, unless the layers that
+ * compute the inputs are frozen. */
+tsr_status tsr__stack_need_input_grads(tsr_stack *stack, tsr__stack_inputs *inputs) TSR_NODISCARD;
+/* After those of all blocks: adds the gradients of these layers' parameters, and to d, the gradient
+ * of the features before the first block, the gradient of x. */
+tsr_status tsr__stack_inputs_backward(tsr_stack *stack, const tsr__stack_inputs *inputs,
+                                      tsr_tensor *d) TSR_NODISCARD;
+/* Creates the layers that compute these inputs, as the embedding is created. */
 tsr_status tsr__stack_create_inputs(tsr_stack *stack, const tsr_partition_params *partition,
+                                    const tsr_init_params *init,
                                     tsr_dtype norm_dtype) TSR_NODISCARD;
+
+/* What a pass gives its blocks beside the features. Fields may be NULL. */
+typedef struct tsr__stack_pass {
+    const tsr__documents *documents; /* of packed rows */
+    tsr__stack_inputs *inputs;
+    tsr__shared_keys *keys; /* [layer_count]: those of a block that others use */
+} tsr__stack_pass;
+/* Gives it to a block, before its pass; tsr__stack_close_block takes it back. */
+tsr_status tsr__stack_open_block(tsr_stack *stack, int index,
+                                 const tsr__stack_pass *pass) TSR_NODISCARD;
+void tsr__stack_close_block(tsr_stack *stack, int index);
 
 /* Returns whether logits have a scale or a cap. */
 static inline bool tsr__stack_finishes_logits(const tsr_stack *stack)

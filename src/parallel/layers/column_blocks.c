@@ -141,6 +141,12 @@ tsr_status tsr__weight_floats(const tsr__linear *linear, tsr__temps *temps,
 
 /* Gradients ---------------------------------------------------------------------------------- */
 
+/* Returns whether the gradients of a block's parameters are sums over the ranks. */
+static bool sums_gradients(const tsr__column_block *block)
+{
+    return block->replicated && !block->whole;
+}
+
 /* Allocates one tensor for the gradients of all blocks, unless a gradient already has memory. Each
  * block gets a view of this tensor. */
 static tsr_status need_joint_grad(tsr__column_linear *column, tsr__temps *temps,
@@ -185,7 +191,7 @@ static tsr_status find_joint_grad(tsr__column_linear *column, tsr__temps *temps,
     if (count == 1 || column->features == 0)
         return TSR_OK;
     for (int i = 0; i < count; i++)
-        if (column->block[i].replicated || !computes_all_rows(&column->block[i]))
+        if (sums_gradients(&column->block[i]) || !computes_all_rows(&column->block[i]))
             return TSR_OK;
     TSR__TRY(need_joint_grad(column, temps, which));
     return same_grad_empty(column, which) && run_of(column, 0, which, true) == count
@@ -193,7 +199,8 @@ static tsr_status find_joint_grad(tsr__column_linear *column, tsr__temps *temps,
                : TSR_OK;
 }
 
-/* Adds the gradient of the weight or bias of a block, which is not replicated. */
+/* Adds the gradient of the weight or bias of a block whose gradients are not summed over the ranks.
+ */
 static tsr_status add_block_grad(tsr__column_linear *column, tsr__temps *temps, int index,
                                  tsr__weight_or_bias which, const tsr_tensor *dy2,
                                  const tsr_tensor *x2)
@@ -207,7 +214,7 @@ static tsr_status add_block_grad(tsr__column_linear *column, tsr__temps *temps, 
                                 : tsr__parameter_add_bias_grad(layer, parameter, dy);
 }
 
-/* Adds the gradients of the weights or biases of all blocks that are not replicated. */
+/* Adds the gradients of the weights or biases of all blocks whose gradients are not sums. */
 static tsr_status add_grads_of(tsr__column_linear *column, tsr__temps *temps,
                                tsr__weight_or_bias which, const tsr_tensor *dy2,
                                const tsr_tensor *x2)
@@ -226,19 +233,19 @@ static tsr_status add_grads_of(tsr__column_linear *column, tsr__temps *temps,
         return TSR_OK;
     }
     for (int i = 0; i < column->block_count; i++)
-        if (!column->block[i].replicated)
+        if (!sums_gradients(&column->block[i]))
             TSR__TRY(add_block_grad(column, temps, i, which, dy2, x2));
     return TSR_OK;
 }
 
-/* Adds the gradients of the weight and the bias of each block that is not replicated. */
+/* Adds the gradients of the weight and the bias of each block whose gradients are not sums. */
 static tsr_status add_block_grads(tsr__column_linear *column, tsr__temps *temps,
                                   const tsr_tensor *dy2, const tsr_tensor *x2)
 {
     for (int i = 0; i < column->block_count; i++) {
         const tsr__column_block *block = &column->block[i];
         tsr_tensor *dy;
-        if (block->replicated)
+        if (sums_gradients(block))
             continue;
         TSR__TRY(tsr__temp_slice(temps, dy2, 1, block->start, block->division.length, &dy));
         TSR__TRY(tsr__parameter_add_linear_grads(
@@ -248,7 +255,7 @@ static tsr_status add_block_grads(tsr__column_linear *column, tsr__temps *temps,
     return TSR_OK;
 }
 
-/* Adds the gradients of all blocks that are not replicated. */
+/* Adds the gradients of all blocks whose gradients are not sums. */
 static tsr_status add_divided_grads(tsr__column_linear *column, tsr__temps *temps,
                                     const tsr_tensor *dy2, const tsr_tensor *x2)
 {
@@ -300,7 +307,7 @@ static tsr_status start_replicated(tsr__column_linear *column, tsr__replicated_g
                                    const tsr_tensor *dy2, const tsr_tensor *x2)
 {
     for (int i = 0; i < column->block_count; i++) {
-        if (!column->block[i].replicated)
+        if (!sums_gradients(&column->block[i]))
             continue;
         TSR__TRY(tsr__replicated_grads_add(grads, tsr__block_parameter(column, i, TSR__WEIGHT)));
         if (column->linear.has_bias)
@@ -310,7 +317,7 @@ static tsr_status start_replicated(tsr__column_linear *column, tsr__replicated_g
         return TSR_OK;
     TSR__TRY(tsr__replicated_grads_allocate(grads, true));
     for (int i = 0; i < column->block_count; i++)
-        if (column->block[i].replicated)
+        if (sums_gradients(&column->block[i]))
             TSR__TRY(contribute_block(column, grads, i, dy2, x2));
     return tsr__replicated_grads_start(grads);
 }

@@ -396,7 +396,7 @@ static tsr_status start_reducing(backward_pass *pass, const tsr_tensor *dy2)
     const tsr__linear *linear = &pass->column->linear;
     const tsr_tensor *x = pass->saved->x;
     const tsr_dtype dtype = tsr_tensor_layout(x)->dtype;
-    const bool one_rank = linear->base.size == 1;
+    const bool one_rank = linear->base.size == 1 || pass->column->block[0].whole;
     const tsr_dtype sum_dtype = linear->reduce_f32 && !one_rank ? TSR_F32 : dtype;
     tsr_group *group = linear->base.group;
     tsr_tensor *dx2;

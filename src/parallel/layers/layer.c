@@ -247,6 +247,7 @@ void tsr_layer_saved_destroy(tsr_layer_saved **saved)
     tsr_tensor_destroy(&closing->x);
     tsr_tensor_destroy(&closing->gathered_x);
     tsr_tensor_destroy(&closing->hidden);
+    tsr_tensor_destroy(&closing->gate);
     tsr_tensor_destroy(&closing->lse);
     tsr_tensor_destroy(&closing->heads);
     tsr_tensor_destroy(&closing->convolved);

@@ -188,6 +188,7 @@ struct tsr_layer_saved {
      * the rotary embedding. Latent attention: rotated queries. Transformer blocks: the output
      * before output_scale. */
     tsr_tensor *hidden;
+    tsr_tensor *gate; /* blocks with an input of their own: its gate before the activation */
     bool sloped;
     tsr_tensor *lse; /* self-attention: log-sum-exp of each query's scores */
     /* the results of the heads before they are multiplied by a gate: of self-attention that has

@@ -33,6 +33,9 @@ typedef struct tsr__column_block {
      * division.first and division.length, which other ranks may compute too. The gradient is summed
      * over the ranks. division.sizes must be NULL. */
     bool replicated;
+    /* With `replicated`: every rank computes all features, and has all of dy, which is the same on
+     * all ranks. No gradient is summed. Only for the one block of a layer without adapters. */
+    bool whole;
     int64_t start; /* position in y of the block's features; set by tsr__column_create */
 } tsr__column_block;
 

@@ -352,6 +352,7 @@ tsr_status tsr__whole_linear_create(const tsr_linear_params *params, tsr_layer *
     const tsr__column_block whole = {.name = "",
                                      .output_size = params->output_size,
                                      .division = {.length = params->output_size},
-                                     .replicated = true};
+                                     .replicated = true,
+                                     .whole = true};
     return tsr__column_create(params, 1, &whole, out);
 }

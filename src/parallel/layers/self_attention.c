@@ -105,12 +105,74 @@ static tsr_status check_input(const tsr__attention *a, const tsr_tensor *x)
 static tsr_status check_pass(const tsr__attention *a, const tsr_layer_saved *saved)
 {
     /* Without norms of keys, the rotation replaces the keys that are the values. */
-    const char *what = a->shared_keys                              ? "shared_keys"
-                       : saved && a->keys_as_values && !a->qk_norm ? "keys_as_values and no qk_norm"
-                                                                   : NULL;
-    return what ? tsr__fail(TSR_ERR_UNSUPPORTED, "%s: with %s, there is no %s", a->base.who, what,
-                            saved ? "backward pass" : "forward pass without a cache")
-                : TSR_OK;
+    return saved && a->keys_as_values && !a->qk_norm
+               ? tsr__fail(TSR_ERR_UNSUPPORTED,
+                           "%s: with keys_as_values and no qk_norm, there is no backward pass",
+                           a->base.who)
+               : TSR_OK;
+}
+
+/* Keys and values of other layers ------------------------------------------------------------ */
+
+void tsr__shared_keys_finish(tsr__shared_keys *keys)
+{
+    tsr_tensor_destroy(&keys->k);
+    tsr_tensor_destroy(&keys->v);
+    tsr_tensor_destroy(&keys->dk);
+    tsr_tensor_destroy(&keys->dv);
+}
+
+void tsr__layer_set_shared_keys(tsr_layer *layer, tsr__shared_keys *keys)
+{
+    tsr__attention *attention = tsr__attention_of(layer);
+    if (attention)
+        attention->shared = keys;
+}
+
+/* Creates a contiguous copy with this dtype. */
+static tsr_status copy_of(tsr_stream *stream, const tsr_tensor *from, tsr_dtype dtype,
+                          tsr_tensor **out)
+{
+    const tsr_layout *layout = tsr_tensor_layout(from);
+    TSR__TRY(tsr_tensor_create(tsr_stream_device(stream), dtype, layout->ndim, layout->shape, out));
+    const tsr_status status = tsr_copy(stream, *out, from);
+    if (status != TSR_OK)
+        tsr_tensor_destroy(out);
+    return status;
+}
+
+/* Sets the keys and values of a layer that reads those of another. */
+static tsr_status read_shared(const tsr__attention *a, tsr__qkv_heads *heads)
+{
+    const tsr__shared_keys *shared = a->shared;
+    if (a->heads.count == 0)
+        return TSR_OK;
+    if (!shared || !shared->k)
+        return tsr__fail(TSR_ERR_UNSUPPORTED,
+                         "%s: with shared_keys, there is no pass without the keys of another layer",
+                         a->base.who);
+    const tsr_layout *q = tsr_tensor_layout(heads->q), *k = tsr_tensor_layout(shared->k);
+    TSR__REQUIRE(k->shape[0] == q->shape[0] && k->shape[1] == a->heads.kv_count &&
+                     k->shape[2] == q->shape[2] && k->shape[3] == q->shape[3],
+                 "%s: the keys of another layer are %s; queries are %s", a->base.who,
+                 TSR__SHAPE_OF(shared->k), TSR__SHAPE_OF(heads->q));
+    heads->k = shared->k;
+    heads->v = shared->v;
+    return TSR_OK;
+}
+
+/* Reads the keys and values of another layer, or keeps copies of this layer's for others, unless
+ * the pass runs again. */
+static tsr_status share_keys(const tsr__attention *a, tsr__qkv_heads *heads)
+{
+    tsr__shared_keys *shared = a->shared;
+    if (a->shared_keys)
+        return read_shared(a, heads);
+    if (!shared || shared->k || a->heads.count == 0)
+        return TSR_OK;
+    const tsr_dtype dtype = tsr_tensor_layout(heads->k)->dtype;
+    TSR__TRY(copy_of(a->base.stream, heads->v, dtype, &shared->v));
+    return copy_of(a->base.stream, heads->k, dtype, &shared->k);
 }
 
 static tsr_status attention_forward_with(tsr__attention *a, tsr__temps *temps, const tsr_tensor *x,
@@ -139,6 +201,7 @@ static tsr_status attention_forward_with(tsr__attention *a, tsr__temps *temps, c
         tsr__attention_normalise(a, temps, qkv, saved != NULL, &in, &normalised, &inverse_rms));
     if (a->rope && a->heads.count > 0)
         TSR__TRY(tsr_rope_apply(layer->stream, a->rope, in.qk, in.qk, positions));
+    TSR__TRY(share_keys(a, &in));
     TSR__TRY(attend_heads(a, temps, qkv, context, &in, saved ? &lse : NULL, &heads));
     TSR__TRY(gate_heads(a, temps, &in, saved != NULL, heads, &gated));
     TSR__TRY(tsr__layer_forward_added(layer->child[TSR__ATTENTION_OUTPUT], gated, NULL, added,
@@ -299,16 +362,45 @@ static tsr_status gate_grad(const tsr__attention *a, tsr__temps *temps,
     return apply_gate(a, temps, in->gate, dheads, *dattended);
 }
 
-/* Gets the memory for the gradient of the values: that of dqkv, or, if values are keys, new
- * memory. */
-static tsr_status values_grad(const tsr__attention *a, tsr__temps *temps, const tsr__qkv_heads *d,
-                              tsr_tensor **out)
+static tsr_status new_like(tsr__temps *temps, const tsr_tensor *tensor, tsr_tensor **out)
 {
-    *out = d->v;
-    if (!a->keys_as_values)
-        return TSR_OK;
-    const tsr_layout *layout = tsr_tensor_layout(d->k);
+    const tsr_layout *layout = tsr_tensor_layout(tensor);
     return tsr__temp_new(temps, layout->dtype, layout->ndim, layout->shape, out);
+}
+
+/* Gets the memory for the gradients of keys and values, into->k and into->v: that of dqkv, or new
+ * memory where dqkv has none. `in` are the heads whose gradients they are. */
+static tsr_status key_value_grads(const tsr__attention *a, tsr__temps *temps,
+                                  const tsr__qkv_heads *in, tsr__qkv_heads *into)
+{
+    if (a->shared_keys)
+        TSR__TRY(new_like(temps, in->k, &into->k));
+    return a->shared_keys || a->keys_as_values ? new_like(temps, in->v, &into->v) : TSR_OK;
+}
+
+/* Replaces *sum by *sum + addend; a *sum of NULL counts as 0. */
+static tsr_status add_to_sum(tsr_stream *stream, tsr_tensor **sum, const tsr_tensor *addend)
+{
+    return *sum ? tsr_axpy(stream, *sum, 1, addend) : copy_of(stream, addend, TSR_F32, sum);
+}
+
+/* Adds gradients of keys and values to the sums, if the layer reads those of another; or adds the
+ * sums to the gradients, if others read its own. */
+static tsr_status share_grads(const tsr__attention *a, const tsr__qkv_heads *d)
+{
+    tsr_stream *stream = a->base.stream;
+    tsr__shared_keys *shared = a->shared;
+    if (a->shared_keys) {
+        TSR__TRY(add_to_sum(stream, &shared->dk, d->k));
+        return add_to_sum(stream, &shared->dv, d->v);
+    }
+    if (!shared || !shared->dk)
+        return TSR_OK;
+    TSR__TRY(tsr_axpy(stream, d->k, 1, shared->dk));
+    TSR__TRY(tsr_axpy(stream, d->v, 1, shared->dv));
+    tsr_tensor_destroy(&shared->dk);
+    tsr_tensor_destroy(&shared->dv);
+    return TSR_OK;
 }
 
 /* Computes the gradient of attention: *dqkv, with the shape of qkv, [.., tokens, features]. */
@@ -320,8 +412,7 @@ static tsr_status attend_heads_grad(tsr__attention *a, tsr__temps *temps,
     tsr_tensor *dy, *y, *dattended, *positions, *sink_grads = NULL;
     const tsr_tensor *attended =
         a->output_gate ? saved->heads : saved->child[TSR__ATTENTION_OUTPUT]->x;
-    tsr__qkv_heads in = {0}, d = {0}, raw = {0};
-    tsr_tensor *dv = NULL;
+    tsr__qkv_heads in = {0}, d = {0}, into = {0}, raw = {0};
     const bool trains_sinks = a->sinks && !a->base.frozen;
     TSR__TRY(tsr__temp_new(temps, layout->dtype, layout->ndim, layout->shape, dqkv));
     tsr_attention_params params = params_of(a, saved->starts);
@@ -337,20 +428,22 @@ static tsr_status attend_heads_grad(tsr__attention *a, tsr__temps *temps,
             in.v = with_values.v;
             in.gate = raw.gate;
         }
+        if (a->shared_keys)
+            TSR__TRY(read_shared(a, &in));
         TSR__TRY(tsr__qkv_split(a, temps, *dqkv, &d));
-        TSR__TRY(values_grad(a, temps, &d, &dv));
+        into = d;
+        TSR__TRY(key_value_grads(a, temps, &in, &into));
         if (a->output_gate) {
             TSR__TRY(gate_grad(a, temps, saved, dheads, &in, &d, &dattended));
             dheads = dattended;
         }
         TSR__TRY(tsr__by_heads(a, temps, dheads, &dy));
         TSR__TRY(tsr__by_heads(a, temps, attended, &y));
-        tsr__qkv_heads into = d;
-        into.v = dv;
         TSR__TRY(saved->context ? tsr__context_attend_grad(a, saved->context, &params, &in, &into,
                                                            dy, y, saved->lse)
                                 : tsr_attention_grad(a->base.stream, into.q, into.k, into.v, dy, y,
                                                      saved->lse, in.q, in.k, in.v, &params));
+        TSR__TRY(share_grads(a, &into));
         if (a->rope) {
             positions = saved->positions         ? saved->positions
                         : saved->context != NULL ? saved->context->positions
@@ -365,7 +458,7 @@ static tsr_status attend_heads_grad(tsr__attention *a, tsr__temps *temps,
         TSR__TRY(tsr__parameter_add_bias_grad(&a->base, sinks_index(a), sink_grads));
     if (a->qk_norm)
         TSR__TRY(tsr__attention_norm_grads(a, temps, saved, *dqkv));
-    return a->heads.count > 0 ? tsr__attention_value_grads(a, &raw, dv, &d) : TSR_OK;
+    return a->heads.count > 0 ? tsr__attention_value_grads(a, &raw, into.v, &d) : TSR_OK;
 }
 
 static tsr_status attention_backward(tsr_layer *layer, const tsr_layer_saved *saved,

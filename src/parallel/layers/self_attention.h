@@ -39,6 +39,7 @@ typedef struct tsr__attention {
     tsr_rope *rope;                  /* NULL: no rotary embedding */
     tsr_tensor *positions;           /* i32: 0, 1, …; NULL until the first pass */
     const tsr__documents *documents; /* of the rows of forward passes; NULL: rows are documents */
+    tsr__shared_keys *shared;        /* tsr__layer_set_shared_keys */
     tsr_group *context_group;        /* NULL: rows are not divided */
     tsr__context *context;           /* of the last pass whose documents had none */
 } tsr__attention;

@@ -52,8 +52,10 @@ tsr_status tsr__qkv_split(const tsr__attention *a, tsr__temps *temps, const tsr_
         shape[0] *= layout->shape[d];
     TSR__TRY(tsr__temp_reshape(temps, features, 3, shape, &rows));
     TSR__TRY(heads_at(temps, rows, 0, heads, dim, &out->q));
-    if (a->shared_keys)
+    if (a->shared_keys) {
+        out->qk = out->q;
         return TSR_OK;
+    }
     TSR__TRY(heads_at(temps, rows, heads * dim, kv_heads, dim, &out->k));
     TSR__TRY(heads_at(temps, rows, 0, heads + kv_heads, dim, &out->qk));
     if (all > keys_end)

@@ -15,6 +15,12 @@
 
 /* Norms of heads ----------------------------------------------------------------------------- */
 
+/* Returns the last norm that the layer has. */
+static int last_norm(const tsr__attention *a)
+{
+    return a->shared_keys ? TSR__Q_NORM : TSR__K_NORM;
+}
+
 static tsr_status normalise_heads(const tsr__attention *a, const tsr__qkv_heads *in,
                                   const tsr__qkv_heads *to)
 {
@@ -40,14 +46,14 @@ static tsr_status head_grad(tsr__attention *a, const tsr__qkv_heads *raw, const 
                          accumulate);
 }
 
-/* Backward pass of both norms, with gradients of the weights that are summed over the ranks. */
+/* Backward pass of the norms, with gradients of the weights that are summed over the ranks. */
 static tsr_status sum_head_grads(tsr__attention *a, tsr__replicated_grads *grads,
                                  const tsr__qkv_heads *raw, const tsr__qkv_heads *d)
 {
-    for (int i = TSR__Q_NORM; i <= TSR__K_NORM; i++)
+    for (int i = TSR__Q_NORM; i <= last_norm(a); i++)
         TSR__TRY(tsr__replicated_grads_add(grads, i));
     TSR__TRY(tsr__replicated_grads_allocate(grads, false));
-    for (int i = TSR__Q_NORM; i <= TSR__K_NORM; i++) {
+    for (int i = TSR__Q_NORM; i <= last_norm(a); i++) {
         tsr_tensor *contribution;
         TSR__TRY(tsr__replicated_grads_get(grads, i, &contribution));
         TSR__TRY(head_grad(a, raw, d, i, contribution, false));
@@ -64,12 +70,12 @@ static tsr_status head_grads(tsr__attention *a, tsr__temps *temps, const tsr_ten
     tsr__qkv_heads raw = {0}, d = {0};
     TSR__TRY(tsr__qkv_split(a, temps, qkv, &raw));
     TSR__TRY(tsr__qkv_split(a, temps, dqkv, &d));
-    for (int i = TSR__Q_NORM; layer->frozen && i <= TSR__K_NORM; i++)
+    for (int i = TSR__Q_NORM; layer->frozen && i <= last_norm(a); i++)
         TSR__TRY(head_grad(a, &raw, &d, i, NULL, false));
     if (layer->frozen)
         return TSR_OK;
     if (layer->size == 1) {
-        for (int i = TSR__Q_NORM; i <= TSR__K_NORM; i++) {
+        for (int i = TSR__Q_NORM; i <= last_norm(a); i++) {
             tsr__layer_parameter *parameter = layer->parameter[i];
             TSR__TRY(tsr__parameter_need_grad(layer, i));
             TSR__TRY(head_grad(a, &raw, &d, i, parameter->seen.grad, !parameter->grad_empty));
@@ -325,7 +331,7 @@ tsr_status tsr__attention_value_grads(const tsr__attention *a, const tsr__qkv_he
                                       tsr_tensor *dv, const tsr__qkv_heads *d)
 {
     tsr_stream *stream = a->base.stream;
-    if (a->heads.kv_count == 0 || !(a->keys_as_values || a->value_norm))
+    if (a->shared_keys || a->heads.kv_count == 0 || !(a->keys_as_values || a->value_norm))
         return TSR_OK;
     if (a->value_norm)
         TSR__TRY(tsr_norm_grad(stream, dv, NULL, NULL, a->keys_as_values ? raw->k : raw->v, dv,
@@ -349,7 +355,8 @@ tsr_status tsr__attention_normalise(tsr__attention *a, tsr__temps *temps, const 
     tsr__qkv_heads to = *out;
     if (keep_raw) {
         TSR__TRY(tsr__temp_like(temps, qkv, tsr_tensor_layout(qkv)->dtype, -1,
-                                (a->heads.count + a->heads.kv_count) * a->heads.head_dim,
+                                (a->heads.count + (a->shared_keys ? 0 : a->heads.kv_count)) *
+                                    a->heads.head_dim,
                                 normalised));
         TSR__TRY(tsr__qkv_split(a, temps, *normalised, &to));
     }

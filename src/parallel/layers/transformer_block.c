@@ -224,20 +224,48 @@ static tsr_status branch_forward(tsr__block *b, const tsr__residual_branch *of,
     return status;
 }
 
-/* y += norm((gelu(y · gateᵀ) ⊙ input) · outᵀ). */
-static tsr_status add_input(tsr__block *b, const tsr_tensor *y)
+static tsr_status new_like(const tsr__block *b, const tsr_tensor *tensor, tsr_tensor **out)
 {
-    tsr_stream *stream = b->base.stream;
+    const tsr_layout *l = tsr_tensor_layout(tensor);
+    return tsr_tensor_create(tsr_stream_device(b->base.stream), l->dtype, l->ndim, l->shape, out);
+}
+
+/* Replaces *gate by gelu(*gate) ⊙ input. If the backward pass needs the gate, `saved` gets it. */
+static tsr_status multiply_input(tsr__block *b, tsr_layer_saved *saved, tsr_tensor **gate)
+{
+    tsr_tensor *product = *gate;
+    if (saved) {
+        TSR__TRY(new_like(b, *gate, &product));
+        saved->gate = *gate;
+        *gate = product;
+    }
+    return tsr_activate(b->base.stream, product, saved ? saved->gate : product, b->input,
+                        TSR_ACT_GELU_TANH);
+}
+
+/* *y += norm((gelu(*y · gateᵀ) ⊙ input) · outᵀ): in place, or, if the backward pass needs *y, to
+ * new memory. */
+static tsr_status add_input(tsr__block *b, tsr_layer_saved *saved, tsr_tensor **y)
+{
+    tsr_layer **child = b->base.child;
+    tsr_layer_saved **kept = saved ? saved->child : NULL;
     tsr_tensor *x = NULL;
     TSR__REQUIRE(b->input, "%s: the layer's own input is missing", b->base.who);
-    TSR__TRY(tsr_layer_forward(b->base.child[b->gate], y, NULL, &x));
-    tsr_status status = tsr_activate(stream, x, x, b->input, TSR_ACT_GELU_TANH);
+    TSR__TRY(tsr_layer_forward(child[b->gate], *y, kept ? &kept[b->gate] : NULL, &x));
+    tsr_status status = multiply_input(b, saved, &x);
     if (status == TSR_OK)
-        status = replace_by(b->base.child[b->out], NULL, &x);
+        status = replace_by(child[b->out], kept ? &kept[b->out] : NULL, &x);
     if (status == TSR_OK)
-        status = replace_by(b->base.child[b->end_norm], NULL, &x);
-    if (status == TSR_OK)
-        status = tsr_binary(stream, (tsr_tensor *)y, y, x, TSR_BINARY_ADD);
+        status = replace_by(child[b->end_norm], kept ? &kept[b->end_norm] : NULL, &x);
+    tsr_tensor *sum = *y;
+    if (status == TSR_OK && saved)
+        status = new_like(b, *y, &sum);
+    if (status == TSR_OK) {
+        status = tsr_binary(b->base.stream, sum, *y, x, TSR_BINARY_ADD);
+        if (saved) /* the gate's `saved` keeps the memory */
+            tsr_tensor_destroy(y);
+        *y = sum;
+    }
     tsr_tensor_destroy(&x);
     return status;
 }
@@ -247,10 +275,8 @@ static tsr_status add_input(tsr__block *b, const tsr_tensor *y)
 static tsr_status scale_output(tsr__block *b, tsr_layer_saved *saved, tsr_tensor **y)
 {
     tsr_tensor *scaled = *y;
-    const tsr_layout *l = tsr_tensor_layout(*y);
     if (saved)
-        TSR__TRY(tsr_tensor_create(tsr_stream_device(b->base.stream), l->dtype, l->ndim, l->shape,
-                                   &scaled));
+        TSR__TRY(new_like(b, *y, &scaled));
     const tsr_status status =
         tsr_binary(b->base.stream, scaled, *y, b->base.parameter[0]->seen.tensor, TSR_BINARY_MUL);
     if (status == TSR_OK && saved)
@@ -266,17 +292,8 @@ static tsr_status scale_output(tsr__block *b, tsr_layer_saved *saved, tsr_tensor
 static tsr_status end_forward(tsr__block *b, tsr_layer_saved *saved, tsr_tensor **y)
 {
     if (b->gate >= 0)
-        TSR__TRY(add_input(b, *y));
+        TSR__TRY(add_input(b, saved, y));
     return b->output_scale ? scale_output(b, saved, y) : TSR_OK;
-}
-
-/* Refuses passes for a backward pass that blocks with these properties do not have. */
-static tsr_status check_saved(const tsr__block *b, const tsr_layer_saved *saved)
-{
-    return saved && b->gate >= 0
-               ? tsr__fail(TSR_ERR_UNSUPPORTED, "%s: with layer_input, there is no backward pass",
-                           b->base.who)
-               : TSR_OK;
 }
 
 static tsr_status branches_forward(tsr__block *b, const tsr__dropout *dropout,
@@ -313,7 +330,6 @@ static tsr_status block_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer
                                 tsr_tensor **y)
 {
     tsr__block *b = (tsr__block *)layer;
-    TSR__TRY(check_saved(b, saved));
     if (saved)
         saved->dropout = b->dropout;
     if (saved && b->recompute)
@@ -443,14 +459,52 @@ static tsr_status scale_backward(tsr__block *b, tsr__temps *temps, const tsr_lay
     return tsr_binary(layer->stream, *out, dy, scale->seen.tensor, TSR_BINARY_MUL);
 }
 
+/* Sets *out to the gradient of y before the layer's own input is added, and computes that of the
+ * input if somebody wants it. */
+static tsr_status input_backward(tsr__block *b, tsr__temps *temps, const tsr_layer_saved *saved,
+                                 const tsr_tensor *dy, tsr_tensor **out)
+{
+    tsr_stream *stream = b->base.stream;
+    tsr_layer **child = b->base.child;
+    tsr_tensor *d = NULL, *dproduct = NULL;
+    TSR__REQUIRE(b->input, "%s: the layer's own input is missing", b->base.who);
+    TSR__TRY(tsr_layer_backward(child[b->end_norm], saved->child[b->end_norm], dy, &d));
+    TSR__TRY(tsr__temp_keep(temps, d));
+    TSR__TRY(tsr_layer_backward(child[b->out], saved->child[b->out], d, &dproduct));
+    TSR__TRY(tsr__temp_keep(temps, dproduct));
+    if (b->input_grad)
+        TSR__TRY(tsr_activate(stream, b->input_grad, saved->gate, dproduct, TSR_ACT_GELU_TANH));
+    TSR__TRY(tsr_binary(stream, dproduct, dproduct, b->input, TSR_BINARY_MUL));
+    TSR__TRY(tsr_activate_grad(stream, dproduct, saved->gate, dproduct, TSR_ACT_GELU_TANH));
+    TSR__TRY(tsr_layer_backward(child[b->gate], saved->child[b->gate], dproduct, out));
+    TSR__TRY(tsr__temp_keep(temps, *out));
+    return tsr_binary(stream, *out, *out, dy, TSR_BINARY_ADD);
+}
+
+/* Replaces *d, the gradient of the block's output, by that of the sum of its branches. */
+static tsr_status end_backward(tsr__block *b, tsr__temps *temps, const tsr_layer_saved *saved,
+                               const tsr_tensor **d)
+{
+    tsr_tensor *before;
+    if (b->output_scale) {
+        TSR__TRY(scale_backward(b, temps, saved, *d, &before));
+        *d = before;
+    }
+    if (b->gate >= 0) {
+        TSR__TRY(input_backward(b, temps, saved, *d, &before));
+        *d = before;
+    }
+    return TSR_OK;
+}
+
 static tsr_status branches_backward(tsr__block *b, const tsr_layer_saved *saved,
                                     const tsr_tensor *dy, tsr_tensor **dx)
 {
     tsr__temps temps = {.stream = b->base.stream};
-    tsr_tensor *between = NULL, *unscaled = NULL;
-    tsr_status status = b->output_scale ? scale_backward(b, &temps, saved, dy, &unscaled) : TSR_OK;
+    tsr_tensor *between = NULL;
+    tsr_status status = end_backward(b, &temps, saved, &dy);
     if (status == TSR_OK)
-        status = branch_backward(b, &b->mlp, saved, unscaled ? unscaled : dy, &between);
+        status = branch_backward(b, &b->mlp, saved, dy, &between);
     if (status == TSR_OK)
         status = branch_backward(b, &b->attention, saved, between, dx);
     tsr_tensor_destroy(&between);
@@ -519,8 +573,10 @@ tsr_status tsr_block_set_dropout(tsr_layer *layer, float p, const tsr_random_par
     return TSR_OK;
 }
 
-void tsr__block_set_input(tsr_layer *layer, const tsr_tensor *input)
+void tsr__block_set_input(tsr_layer *layer, const tsr_tensor *input, tsr_tensor *gradient)
 {
-    if (layer->type == &tsr__block_type)
-        ((tsr__block *)layer)->input = input;
+    if (layer->type != &tsr__block_type)
+        return;
+    ((tsr__block *)layer)->input = input;
+    ((tsr__block *)layer)->input_grad = gradient;
 }

@@ -21,6 +21,7 @@ typedef struct tsr__block {
     bool output_scale;       /* the block's own parameter */
     int gate, out, end_norm; /* for the layer's own input, children; -1: it has none */
     const tsr_tensor *input; /* tsr__block_set_input */
+    tsr_tensor *input_grad;  /* the same */
     int sequence_dim;
     tsr__dropout dropout;
 } tsr__block;
