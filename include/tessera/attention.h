@@ -84,9 +84,10 @@ typedef struct tsr_attention_params {
  * k; y has it, too: [batch, heads, q_len, head_dim of v]. lse is the natural logarithm of the sum
  * of the exponentials of a query's scores. Only tsr_attention_grad needs it; otherwise it may be
  * NULL. head_dim is 1 to TSR_MAX_HEAD_DIM, heads at most TSR_MAX_HEADS, q_len and kv_len are below
- * 2^31; other sizes may be 0. q, k, v and y are f32, f16 or bf16 in any mixture, lse is f32. The
- * tensors may have any strides, so that views of caches, and of a product that computes q, k and v
- * together, need no copy. y and lse may not overlap another argument.
+ * 2^31; other sizes may be 0. q, k, v and y are f32, f16 or bf16 in any mixture, lse is f32; k and
+ * v may be q8_0 or q4_0, too. The tensors may have any strides, so that views of caches, and of a
+ * product that computes q, k and v together, need no copy. y and lse may not overlap another
+ * argument.
  *
  * Products and sums are computed in f32. Their order depends only on shapes, dtypes, strides, the
  * params and the device. With f32 tensors, the error of a result is at most about 2e-6 of the

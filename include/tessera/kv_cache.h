@@ -32,7 +32,12 @@ typedef struct tsr_kv_cache_params {
     /* This rank's number of kv heads, which may be 0, and their size, as
      * tsr_self_attention_get_heads gives them. */
     int64_t kv_heads, head_dim;
-    tsr_dtype dtype;     /* f32, f16 or bf16; 0: f32 */
+    /* f32, f16, bf16, or q8_0 or q4_0, whose blocks are along head_dim, which must then be a
+     * multiple of 32, as must the size of values; 0: f32. A key or value is the block that
+     * tsr_quantize makes of it, with two exceptions: if the scale of a block is subnormal in f32,
+     * its elements are 0, and if an element is NaN or infinite, or the scale does not fit f16, they
+     * are NaN or infinite. */
+    tsr_dtype dtype;
     int64_t page_tokens; /* 0: 64 */
     int64_t pages;       /* the number of pages for all sequences together */
     int sequences;       /* the largest number of sequences at the same time */

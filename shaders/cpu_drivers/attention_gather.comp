@@ -1,7 +1,7 @@
 // Copies the keys or values of attention to one place, as f32, on Mesa's CPU driver: from the pages
 // of a cache, or from a tensor of sequences of different lengths. Rows after a sequence's last key
 // become 0, so that products with them are 0, whatever the memory contains. A subgroup copies one
-// row. It is compiled with -O0, which leaves its loops for the driver to unroll (see
+// row. DTYPE may be q8_0 or q4_0, whose rows cached_blocks.glsl describes. It is compiled with -O0, which leaves its loops for the driver to unroll (see
 // matmul_lavapipe_nt.glsl).
 #version 450
 #extension GL_GOOGLE_include_directive : require
@@ -43,6 +43,23 @@ uint shared_by_lanes(uint value)
     return known;
 }
 
+uint half_at(uint64_t at)
+{
+    return Word(at & ~uint64_t(3)).v >> (uint(at) & 2) * 8 & 0xffff;
+}
+
+// Elements `element` and `element` + 1 of a row of blocks.
+vec2 load_blocks2(uint64_t row, uint element)
+{
+    const bool bytes = DTYPE == TSR_DT_Q8_0;
+    uint in_block = element % 32;
+    uint64_t block = row + element / 32 * (bytes ? 34 : 18);
+    uint pair = half_at(block + 2 + (bytes ? in_block : in_block % 16));
+    ivec2 levels = bytes ? ivec2(int(pair << 24) >> 24, int(pair << 16) >> 24)
+                         : ivec2(uvec2(pair, pair >> 8) >> in_block / 16 * 4 & 15) - 8;
+    return tsr_f32_from_f16(half_at(block)) * vec2(levels);
+}
+
 int length_of(uint64_t at, uint most)
 {
     return clamp(int(Word(at).v), 0, int(most));
@@ -80,7 +97,10 @@ void main()
     vec2 x[UNITS];
     uvec2 pinned = uvec2(0);
     [[unroll]] for (uint i = 0; i < UNITS; i++) {
-        x[i] = LOAD_OPERAND(from + min(i * UNIT, LAST) * BYTES_OF(DTYPE), DTYPE, FORM).xy;
+        if (DTYPE == TSR_DT_Q8_0 || DTYPE == TSR_DT_Q4_0) // rows are multiples of UNIT
+            x[i] = load_blocks2(from, i * UNIT + gl_SubgroupInvocationID * GROUP);
+        else
+            x[i] = LOAD_OPERAND(from + min(i * UNIT, LAST) * BYTES_OF(DTYPE), DTYPE, FORM).xy;
         x[i] = mix(vec2(0.0), x[i], bvec2(used));
         pinned ^= floatBitsToUint(x[i]);
     }

@@ -40,6 +40,7 @@ layout(constant_id = 11) const uint OUT_VECTORS = 0;
 layout(constant_id = 12) const uint MASK_DTYPE = 0; // 0: no mask
 layout(constant_id = 13) const uint FORM = 0; // TSR_ATTENTION_CAPPED, …_TEMPERED and …_STARTS
 layout(constant_id = 14) const uint PAGED = 0;
+layout(constant_id = 15) const uint CACHED = 0; // FORWARD: the block format of k and v (cached_blocks.glsl); 0: they are as q
 
 const uint LOAD = TSR_ATTENTION_LOAD_SCALAR;
 const bool OWNS_KEYS = KIND == TSR_ATTENTION_DK || KIND == TSR_ATTENTION_DV || KIND == TSR_ATTENTION_DKV;
@@ -161,6 +162,23 @@ uvec4 load_eight(rows_of x, int row, int end, uint column)
     return value;
 }
 
+uint pair_of(float low, float high)
+{
+    return DTYPE == TSR_DT_F16 ? packHalf2x16(vec2(low, high)) : tsr_bits_of(low, DTYPE) | tsr_bits_of(high, DTYPE) << 16;
+}
+
+// The same for a row of k or v, which may be in blocks. Their elements are rounded to 16 bits, to nearest or towards 0.
+uvec4 load_other_eight(rows_of x, int row, int end, uint column)
+{
+    if (CACHED == 0)
+        return load_eight(x, row, end, column);
+    uvec2 at = row_address(x, uint(min(row, end - 1)));
+    uint from = min(column, CALL.head_dim - 8);
+    vec4 low = tsr_load_block4(at, from, CACHED), high = tsr_load_block4(at, from + 4, CACHED);
+    uvec4 value = uvec4(pair_of(low.x, low.y), pair_of(low.z, low.w), pair_of(high.x, high.y), pair_of(high.z, high.w));
+    return row < end && column < CALL.head_dim ? value : uvec4(0);
+}
+
 // The other rows ----------------------------------------------------------------------------------
 
 // An eight is eight columns of a row. An invocation loads eights in pairs: with ALONG_K those of
@@ -192,8 +210,8 @@ void fetch(rows_of first, rows_of second, int row, int end)
 {
     [[unroll]] for (uint n = 0; n < 2 * PAIR_COUNT; n++) {
         uvec2 place = eight_place(n);
-        first_eights[n] = load_eight(first, row + int(place.x), end, place.y);
-        second_eights[n] = load_eight(second, row + int(place.x), end, place.y);
+        first_eights[n] = load_other_eight(first, row + int(place.x), end, place.y);
+        second_eights[n] = load_other_eight(second, row + int(place.x), end, place.y);
     }
 }
 

@@ -47,7 +47,8 @@ const uint SHARE = THREADS / SHARERS; // keys for each of these invocations
 const uint AHEAD = ROLLED != 0u ? 1u : QUADS < 8u ? QUADS : 8u;       // quads of a key
 const uint V_AHEAD = ROLLED != 0u ? 1u : V_QUADS < 8u ? V_QUADS : 8u; // rows of v
 // With LANES 4: the neighbouring quads of columns that an invocation loads at once, 16 bytes if rows are at multiples of 16 bytes
-const uint STEP = LOAD == TSR_ATTENTION_LOAD_ALIGNED && K_DTYPE != TSR_DT_F32 ? 2u : 1u;
+const bool NARROW = K_DTYPE - TSR_DT_F16 < 2u; // f16 or bf16
+const uint STEP = LOAD == TSR_ATTENTION_LOAD_ALIGNED && NARROW ? 2u : 1u;
 const uint NEW_VALUES = NEW * QUADS;            // the index of the first new value in new_rows
 const bool WHOLE = Y_DTYPE != 0u && JOIN == 0u; // one part has all keys
 
@@ -89,11 +90,12 @@ float rope_scale;
 #define VALUE_DIM (EARLY != 0u ? early_value_dim : CALL.value_dim)
 #include "include/attention_rows.glsl"
 
+// Blocks are rounded by pack_new_rows().
 float rounded(float value, uint dtype)
 {
-    return dtype == TSR_DT_F32    ? value
-           : dtype == TSR_DT_BF16 ? tsr_f32_from_bf16(tsr_bf16_from_f32(value))
-                                  : tsr_f32_from_f16(tsr_f16_from_f32(value));
+    return dtype == TSR_DT_F32 || tsr_is_block(dtype) ? value
+           : dtype == TSR_DT_BF16                     ? tsr_f32_from_bf16(tsr_bf16_from_f32(value))
+                                                      : tsr_f32_from_f16(tsr_f16_from_f32(value));
 }
 
 vec4 rounded4(vec4 value, uint dtype)
@@ -173,6 +175,28 @@ void load_new_rows(uint kv_head, int first_new)
         new_rows[NEW_VALUES + e] = rounded4(load_quad(v, min(e / V_QUADS, last), e % V_QUADS * 4u, Q_DTYPE), V_DTYPE);
 }
 
+// Packs the new rows that begin at `begin` of new_rows to blocks, of which each invocation has some: rounds them in new_rows to what the
+// cache has, and stores those that are keys first … end − 1.
+void pack_new_rows(rows_of x, uint begin, uint quads, uint dtype, int first_new, int first, int end)
+{
+    const uint blocks = max(quads / TSR_BLOCK_QUADS, 1u);
+    for (uint e = gl_LocalInvocationIndex; e < NEW * blocks; e += THREADS) {
+        uint n = e / blocks, block = e % blocks, at = begin + n * quads + block * TSR_BLOCK_QUADS;
+        if (block * TSR_BLOCK >= x.dim)
+            continue;
+        vec4 values[TSR_BLOCK_QUADS];
+        uint halves[TSR_MOST_BLOCK_HALVES];
+        [[unroll]] for (uint i = 0u; i < TSR_BLOCK_QUADS; i++)
+            values[i] = new_rows[at + i];
+        tsr_pack_block(values, dtype, p.count >> 31, halves); // a dispatch has fewer workgroups
+        [[unroll]] for (uint i = 0u; i < TSR_BLOCK_QUADS; i++)
+            new_rows[at + i] = tsr_packed4(halves, i, dtype);
+        int key = first_new + int(n);
+        if (key >= first && key < end)
+            tsr_store_block(row_address(x, uint(key)), block, dtype, halves);
+    }
+}
+
 void store_quad(rows_of x, uint row, uint column, uint dtype, vec4 value)
 {
     uvec2 to = tsr_at(row_address(x, row), column * tsr_dtype_bytes(dtype));
@@ -182,15 +206,15 @@ void store_quad(rows_of x, uint row, uint column, uint dtype, vec4 value)
         tsr_store_dense4(to, dtype, value);
 }
 
-// Stores those of the new rows in the cache that are keys first … end − 1.
+// Stores those of the new rows in the cache that are keys first … end − 1, unless they are in blocks.
 void store_new_rows(rows_of k, rows_of v, int first_new, int first, int end)
 {
-    for (uint e = gl_LocalInvocationIndex; e < NEW * QUADS; e += THREADS) {
+    for (uint e = gl_LocalInvocationIndex; e < NEW * QUADS && !tsr_is_block(K_DTYPE); e += THREADS) {
         int key = first_new + int(e / QUADS);
         if (key >= first && key < end && e % QUADS * 4u < k.dim)
             store_quad(k, uint(key), e % QUADS * 4u, K_DTYPE, new_rows[e]);
     }
-    for (uint e = gl_LocalInvocationIndex; e < NEW * V_QUADS; e += THREADS) {
+    for (uint e = gl_LocalInvocationIndex; e < NEW * V_QUADS && !tsr_is_block(V_DTYPE); e += THREADS) {
         int key = first_new + int(e / V_QUADS);
         if (key >= first && key < end && e % V_QUADS * 4u < v.dim)
             store_quad(v, uint(key), e % V_QUADS * 4u, V_DTYPE, new_rows[NEW_VALUES + e]);
@@ -350,8 +374,16 @@ void main()
     // Keys from first_new on are in new_rows, if any of them is in this part.
     int first_new = sequence.offset;
     bool has_new = NEW != 0u && first_new < part_end && sequence.kv_length > part_first;
-    if (has_new)
+    if (has_new) {
         load_new_rows(kv_head, first_new);
+        int stored_end = block == 0u ? min(part_end, sequence.kv_length) : part_first; // each block of queries has the same new rows
+        if (tsr_is_block(K_DTYPE) || tsr_is_block(V_DTYPE))
+            barrier();
+        if (tsr_is_block(K_DTYPE))
+            pack_new_rows(k, 0u, QUADS, K_DTYPE, first_new, part_first, stored_end);
+        if (tsr_is_block(V_DTYPE))
+            pack_new_rows(v, NEW_VALUES, V_QUADS, V_DTYPE, first_new, part_first, stored_end);
+    }
     // In the softmax, several invocations share a row. This invocation has the same query in all
     // blocks.
     uint row = thread / SHARERS, sharer = thread % SHARERS;

@@ -3,6 +3,7 @@
 #ifndef TSR_ATTENTION_GLSL
 #define TSR_ATTENTION_GLSL
 
+#include "include/cached_blocks.glsl"
 #include "include/rows.glsl"
 #include "include/attention_tanh.glsl"
 #include "params/attention.h"

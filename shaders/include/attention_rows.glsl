@@ -51,6 +51,10 @@ uvec2 row_address(rows_of x, uint row)
 vec4 load_quad_at(rows_of x, uvec2 at, uint column, uint dtype)
 {
     uint dim = x.dim;
+    if (tsr_is_block(dtype)) {
+        vec4 value = tsr_load_block4(at, min(column, dim - 4u), dtype);
+        return column < dim ? value : vec4(0.0);
+    }
     if (LOAD != TSR_ATTENTION_LOAD_SCALAR) {
         uvec2 from = tsr_at(at, min(column, dim - 4u) * tsr_dtype_bytes(dtype));
         vec4 value = LOAD == TSR_ATTENTION_LOAD_ALIGNED ? tsr_load_aligned4(from, dtype) : tsr_load_dense4(from, dtype);

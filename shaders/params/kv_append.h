@@ -12,7 +12,8 @@ struct tsr_kv_append_push {
     TSR_ADDRESS positions; /* i32 [batch, tokens] */
     TSR_ADDRESS lengths;   /* i32 [batch]: the number of tokens to store */
     TSR_UINT items;        /* invocations: batch · heads · tokens · groups */
-    /* groups: groups of four elements in a row of head_dim elements. */
+    /* groups: groups of four elements, or blocks if the cache has them, in a row of head_dim
+     * elements. */
     TSR_UINT heads, tokens, head_dim, groups, page_tokens, pages_per_sequence;
     TSR_UINT source_strides[4];
     TSR_UINT cache_strides[2]; /* strides of pages and of heads */

@@ -33,5 +33,7 @@
 #define TSR_DT_U32 5u
 #define TSR_DT_I64 6u
 #define TSR_DT_U8 7u
+#define TSR_DT_Q4_0 16u
+#define TSR_DT_Q8_0 20u
 
 #endif

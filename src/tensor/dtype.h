@@ -20,6 +20,12 @@ static inline bool tsr__dtype_is_block(tsr_dtype dtype)
     return tsr_quant_format_of(dtype) != NULL;
 }
 
+/* Returns whether a cache of keys and values can have this block format, which attention reads. */
+static inline bool tsr__dtype_is_cached_block(tsr_dtype dtype)
+{
+    return dtype == TSR_Q8_0 || dtype == TSR_Q4_0;
+}
+
 /* Returns the number of elements in a block of this dtype, or 1 if its elements are not in
  * blocks. */
 static inline uint64_t tsr__dtype_block(tsr_dtype dtype)

@@ -14,13 +14,13 @@ static struct tsr_attention_operand operand_of(const tsr_tensor *tensor, const t
     struct tsr_attention_operand operand = {0};
     if (!tensor)
         return operand;
-    const uint64_t size = tsr_dtype_size(layout->dtype);
-    const uint64_t buffer = tensor->buffer->address;
-    operand.at = buffer + (uint64_t)layout->offset * size;
-    operand.batch = (uint64_t)layout->strides[0] * size;
-    operand.head = (uint64_t)layout->strides[1] * size;
-    operand.row = (uint64_t)layout->strides[2] * size;
-    operand.column = layout->ndim > 3 ? (uint64_t)layout->strides[3] * size : 0;
+    const tsr_dtype dtype = layout->dtype;
+    operand.at = tensor->buffer->address + tsr__dtype_bytes(dtype, (uint64_t)layout->offset);
+    operand.batch = tsr__dtype_bytes(dtype, (uint64_t)layout->strides[0]);
+    operand.head = tsr__dtype_bytes(dtype, (uint64_t)layout->strides[1]);
+    operand.row = tsr__dtype_bytes(dtype, (uint64_t)layout->strides[2]);
+    /* of blocks, which have no stride between columns, it is 0 and not used */
+    operand.column = layout->ndim > 3 ? tsr__dtype_bytes(dtype, (uint64_t)layout->strides[3]) : 0;
     return operand;
 }
 
@@ -169,10 +169,11 @@ static double bytes_of(const tsr_tensor *tensor)
 
 double tsr__attention_read_bytes(const tsr__attention *c)
 {
-    const double keys = (double)(c->batch * c->kv_heads * c->kv_len) * (double)c->head_dim;
+    const double keys = (double)(c->batch * c->kv_heads * c->kv_len);
     const tsr_tensor *mask = c->params.mask;
     return bytes_of(c->q) + (mask ? bytes_of(mask) : 0) +
-           keys * (double)(tsr_dtype_size(c->k->layout.dtype) + tsr_dtype_size(c->v->layout.dtype));
+           keys * (double)(tsr__dtype_bytes(c->k->layout.dtype, (uint64_t)c->head_dim) +
+                           tsr__dtype_bytes(c->v->layout.dtype, (uint64_t)c->value_dim));
 }
 
 double tsr__attention_pass_work(const tsr__attention_pass *pass, uint32_t rows)
@@ -245,9 +246,11 @@ tsr_status tsr__attention_dispatch(tsr_stream *stream, tsr__dispatch *dispatch,
 }
 
 /* True if all rows of x consist of groups of four neighbouring elements, and begin at multiples of
- * `bytes`. */
+ * `bytes`, or if x has blocks, which kernels load in one way only. */
 static bool vectors(const tsr_tensor *x, uint64_t bytes)
 {
+    if (tsr__dtype_is_block(x->layout.dtype))
+        return true;
     const tsr_layout *l = &x->layout;
     const uint64_t size = tsr_dtype_size(l->dtype);
     bool fits = l->strides[3] == 1 || l->shape[3] == 1;

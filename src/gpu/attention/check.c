@@ -20,6 +20,17 @@ static tsr_status check_four(const tsr__attention *c, const char *name, const ts
     return TSR_OK;
 }
 
+/* Checks keys or values, which can be in blocks if no gradients are computed. */
+static tsr_status check_cached(const tsr__attention *c, const char *name, const tsr_tensor *x)
+{
+    if (c->dy || !x || !tsr__dtype_is_cached_block(x->layout.dtype))
+        return check_four(c, name, x);
+    TSR__TRY(tsr__require_on_device(c->op, name, c->stream, x));
+    TSR__REQUIRE(x->layout.ndim == 4, "%s: %s is %s; 4 dimensions are needed", c->op, name,
+                 TSR__SHAPE(x->layout.ndim, x->layout.shape));
+    return TSR_OK;
+}
+
 static tsr_status check_same(const tsr__attention *c, const char *name, const tsr_tensor *x,
                              const char *as_name, const tsr_tensor *as)
 {
@@ -264,7 +275,7 @@ static tsr_status check_y(const tsr__attention *c, const char *name, const tsr_t
 
 static tsr_status check_v(const tsr__attention *c)
 {
-    TSR__TRY(check_four(c, "v", c->v));
+    TSR__TRY(check_cached(c, "v", c->v));
     for (int d = 0; d < 3; d++)
         TSR__REQUIRE(c->v->layout.shape[d] == c->k->layout.shape[d],
                      "%s: k is %s and v is %s; only their head_dims may differ", c->op,
@@ -290,7 +301,7 @@ static tsr_status check_results(const tsr__attention *c)
 tsr_status tsr__attention_check(tsr__attention *c)
 {
     TSR__TRY(check_four(c, "q", c->q));
-    TSR__TRY(check_four(c, "k", c->k));
+    TSR__TRY(check_cached(c, "k", c->k));
     TSR__TRY(check_v(c));
     TSR__TRY(check_keys(c));
     TSR__TRY(check_numbers(c));

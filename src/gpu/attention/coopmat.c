@@ -93,9 +93,12 @@ static tsr__shader shader_for(const tsr__attention_pass *p)
                                                 : TSR__SHADER_ATTENTION_COOPMAT;
 }
 
-/* True if eight columns of a row, from a multiple of eight on, are 16 aligned bytes. */
+/* True if eight columns of a row, from a multiple of eight on, are 16 aligned bytes, or if x has
+ * blocks, which the kernel loads in one way only. */
 static bool vectors(const tsr_tensor *x)
 {
+    if (tsr__dtype_is_block(x->layout.dtype))
+        return true;
     const tsr_layout *l = &x->layout;
     bool fits = l->strides[3] == 1 && l->shape[3] % 8 == 0 && tsr__tensor_address(x) % 16 == 0;
     for (int d = 0; d < 3; d++)
@@ -122,22 +125,36 @@ static void specialize(const tsr__attention_pass *p, const config *f, tsr__dispa
         c->params.mask ? (uint32_t)c->params.mask->layout.dtype : 0,
         tsr__attention_scores_kind(c),
         c->params.pages != NULL,
+        tsr__dtype_is_block(c->k->layout.dtype) ? (uint32_t)c->k->layout.dtype : 0,
     };
     dispatch->shader = shader_for(p);
     dispatch->spec_count = sizeof spec / sizeof *spec;
     memcpy(dispatch->spec, spec, sizeof spec);
 }
 
+/* True if the kernel can compute with operands of these dtypes: all are those of q, except that
+ * keys and values of the forward pass may be in one block format. */
+static bool dtypes_suit(const tsr__attention_pass *p)
+{
+    const tsr__attention *c = p->call;
+    const tsr_dtype dtype = c->q->layout.dtype, cached = c->k->layout.dtype;
+    const tsr_tensor *operands[] = {c->dy, p->out, p->also};
+    if (c->v->layout.dtype != cached || (cached != dtype && !(p->kind == TSR_ATTENTION_FORWARD &&
+                                                              tsr__dtype_is_cached_block(cached))))
+        return false;
+    for (size_t i = 0; i < sizeof operands / sizeof *operands; i++)
+        if (operands[i] && operands[i]->layout.dtype != dtype)
+            return false;
+    return true;
+}
+
 bool tsr__attention_coopmat_suits(const tsr__attention_pass *p)
 {
     const tsr__attention *c = p->call;
     tsr_device *device = tsr_stream_device(c->stream);
-    const tsr_dtype dtype = c->q->layout.dtype;
-    const tsr_tensor *operands[] = {c->k, c->v, c->dy, p->out, p->also};
-    for (size_t i = 0; i < sizeof operands / sizeof *operands; i++)
-        if (operands[i] && operands[i]->layout.dtype != dtype)
-            return false;
     config f;
+    if (!dtypes_suit(p))
+        return false;
     /* Intel's compiler spills hundreds of registers of these kernels, with any tile: Xe2 has 256 of
      * 32 bytes, and the forward pass of 64 columns uses 433 at once with 8 rows for each subgroup
      * and 16 keys, 515 with 64 keys (Mesa 26.2.6). */

@@ -1,6 +1,7 @@
 /* Stores the keys and values of a step's tokens in the cache. */
 #include <string.h>
 
+#include "base/checked.h"
 #include "gpu/internal.h"
 #include "gpu/kv_cache/kv_cache.h"
 #include "gpu/ops/common/rows.h"
@@ -8,6 +9,7 @@
 #include "shaders/params/kv_append.h"
 #include "shaders/params/rope_append.h"
 #include "tensor/check.h"
+#include "tensor/dtype.h"
 
 enum {
     WORKGROUP = 64,
@@ -52,7 +54,8 @@ static tsr_status add_append(const tsr_kv_cache *cache, tsr__dispatches *list, t
 {
     const tsr_layout *layout = &source->layout;
     const int64_t heads = layout->shape[1], dim = layout->shape[3];
-    const uint64_t groups = ((uint64_t)dim + 3) / 4;
+    const uint64_t block = tsr__dtype_block(cached.layout.dtype),
+                   groups = tsr__div_up_u64((uint64_t)dim, block == 1 ? 4 : block);
     const uint64_t items = (uint64_t)(layout->shape[0] * heads * layout->shape[2]) * groups;
     if (items == 0)
         return TSR_OK;
@@ -84,7 +87,7 @@ static tsr_status add_append(const tsr_kv_cache *cache, tsr__dispatches *list, t
         .push = &push,
         .push_bytes = sizeof push,
         .written_bytes =
-            (double)(tsr_layout_count(layout) * (int64_t)tsr_dtype_size(cached.layout.dtype)),
+            (double)tsr__dtype_bytes(cached.layout.dtype, (uint64_t)tsr_layout_count(layout)),
         .access_count = 3,
         .access = {tsr__write_of(&cached), tsr__read_of(source), tsr__read_of(cache->step.all)},
     };
@@ -170,11 +173,13 @@ static uint64_t rotated_items(const tsr_tensor *q, int64_t kv_heads)
 }
 
 /* True if rope_append.comp can rotate and store the step's queries, keys and values, and is the
- * fastest way. */
+ * fastest way. Its invocations have four pairs each, too little for a block. */
 static bool rotated_suits(const tsr_kv_cache *cache, int layer, const tsr_rope *rope,
                           const tsr_tensor *q, const tsr_tensor *k, const tsr_tensor *v)
 {
     tsr_device *device = tsr_stream_device(cache->params.stream);
+    if (tsr__dtype_is_block(cache->params.dtype))
+        return false;
     const tsr__dispatch dispatch = rotated_dispatch(cache, rope, q, cache->memory, NULL);
     return v && cache->layers[layer].value_dim == cache->layers[layer].head_dim && follows(q, k) &&
            follows(k, v) &&

@@ -64,11 +64,18 @@ tsr_dtype tsr__kv_cache_usual_dtype(const tsr_device *device)
     return !device->traits.not_a_chip && tsr__coopmat_used(device, TSR_F16) ? TSR_F16 : TSR_F32;
 }
 
-/* True if matrix units can compute the attention of f32 queries after these have been rounded to
- * the cache's dtype. */
-static bool narrows(const tsr_kv_cache *cache, const cached *step, const tsr_tensor *q)
+/* The dtype in which matrix units compute with the cache: its own, or f16 for one of blocks. */
+static tsr_dtype narrow_dtype(const cached *step)
 {
     const tsr_dtype dtype = step->k.layout.dtype;
+    return tsr__dtype_is_block(dtype) ? TSR_F16 : dtype;
+}
+
+/* True if matrix units can compute the attention of f32 queries after these have been rounded to
+ * narrow_dtype(). */
+static bool narrows(const tsr_kv_cache *cache, const cached *step, const tsr_tensor *q)
+{
+    const tsr_dtype dtype = narrow_dtype(step);
     const int64_t *shape = q->layout.shape;
     tsr_tensor narrow_q = *q, narrow_y = *q;
     if (dtype == TSR_F32 || q->layout.dtype != TSR_F32 || tsr_layout_count(&q->layout) == 0)
@@ -95,7 +102,7 @@ tsr_dtype tsr__kv_cache_result_dtype(const tsr_kv_cache *cache, int layer, const
 {
     cached step;
     return prepare(cache, layer, q, params, &step) == TSR_OK && narrows(cache, &step, q)
-               ? step.k.layout.dtype
+               ? narrow_dtype(&step)
                : q->layout.dtype;
 }
 
@@ -117,14 +124,14 @@ typedef struct operands {
     const tsr_tensor *v;
 } operands;
 
-/* Stores keys and values, unless `k` is NULL, and computes attention by tensors of the cache's
- * dtype. */
+/* Stores keys and values, unless `k` is NULL, and computes attention by queries and results of
+ * narrow_dtype(). */
 static tsr_status attend_narrow(tsr_kv_cache *cache, int layer, const cached *step,
                                 const operands *o)
 {
     tsr_stream *stream = cache->params.stream;
     tsr_device *device = tsr_stream_device(stream);
-    const tsr_dtype dtype = step->k.layout.dtype;
+    const tsr_dtype dtype = narrow_dtype(step);
     const bool widens = o->y->layout.dtype != dtype;
     tsr_tensor *narrow_q = NULL, *narrow_y = NULL;
     tsr_status status = tsr_tensor_create(device, dtype, 4, o->q->layout.shape, &narrow_q);

@@ -9,6 +9,7 @@
 #include "gpu/internal.h"
 #include "gpu/stream/stream.h"
 #include "tensor/check.h"
+#include "tensor/dtype.h"
 #include "tessera/ops.h"
 
 #define PAGE_TOKENS 64
@@ -64,6 +65,12 @@ static tsr_status check_heads(const tsr_kv_cache_params *p, int layer)
                  "kv_cache_create: values of layer %d have %lld features and keys %lld; 1 to %d "
                  "are possible, and at most those of keys for values in keys",
                  layer, (long long)value_dim, (long long)head_dim, TSR_MAX_HEAD_DIM);
+    const int64_t block = (int64_t)tsr__dtype_block(p->dtype);
+    TSR__REQUIRE(head_dim % block == 0 && value_dim % block == 0,
+                 "kv_cache_create: the keys of layer %d have %lld features and its values %lld; "
+                 "%s needs multiples of %lld",
+                 layer, (long long)head_dim, (long long)value_dim, tsr_dtype_name(p->dtype),
+                 (long long)block);
     TSR__REQUIRE(kv_heads * p->page_tokens <= INT32_MAX / 4 / (head_dim + value_dim),
                  "kv_cache_create: %lld kv heads, %lld tokens and %lld features make pages of 2^31 "
                  "bytes or more",
@@ -77,8 +84,8 @@ static tsr_status check_params(const tsr_kv_cache_params *p)
     TSR__REQUIRE(p->layers >= 1 && p->sequences >= 1,
                  "kv_cache_create: layers is %d, sequences %d; both must be at least 1", p->layers,
                  p->sequences);
-    TSR__REQUIRE(p->dtype == TSR_F32 || p->dtype == TSR_F16 || p->dtype == TSR_BF16,
-                 "kv_cache_create: dtype is %s; f32, f16 or bf16 is needed",
+    TSR__REQUIRE(tsr__dtype_is_float(p->dtype) || tsr__dtype_is_cached_block(p->dtype),
+                 "kv_cache_create: dtype is %s; f32, f16, bf16, q8_0 or q4_0 is needed",
                  tsr_dtype_name(p->dtype));
     TSR__REQUIRE(p->page_tokens >= 1 && p->page_tokens <= 65536,
                  "kv_cache_create: page_tokens is %lld; 1 to 65536 are possible",
@@ -121,9 +128,10 @@ static tsr_status place_layers(tsr_kv_cache *cache, int64_t *elements)
     for (int i = 0; i < p->layers; i++) {
         tsr__kv_layer *layer = &cache->layers[i];
         const bool state = has_state(p, i);
+        const int64_t none = (int64_t)tsr__dtype_block(p->dtype); /* the features of no head */
         *layer = (tsr__kv_layer){.kv_heads = state ? 0 : kv_heads_of(p, i),
-                                 .head_dim = state ? 1 : head_dim_of(p, i),
-                                 .value_dim = state ? 1 : value_dim_of(p, i),
+                                 .head_dim = state ? none : head_dim_of(p, i),
+                                 .value_dim = state ? none : value_dim_of(p, i),
                                  .values_in_keys = !state && values_in_keys(p, i),
                                  .has_state = state};
         cache->equal = cache->equal && layer->kv_heads == cache->layers[0].kv_heads &&

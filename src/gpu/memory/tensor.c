@@ -8,7 +8,7 @@
 
 _Static_assert(TSR_F32 == TSR_DT_F32 && TSR_F16 == TSR_DT_F16 && TSR_BF16 == TSR_DT_BF16 &&
                    TSR_I32 == TSR_DT_I32 && TSR_U32 == TSR_DT_U32 && TSR_I64 == TSR_DT_I64 &&
-                   TSR_U8 == TSR_DT_U8,
+                   TSR_U8 == TSR_DT_U8 && TSR_Q4_0 == TSR_DT_Q4_0 && TSR_Q8_0 == TSR_DT_Q8_0,
                "shaders and C number the dtypes differently");
 
 static tsr_status wrap(tsr__buffer *buffer, const tsr_layout *layout, tsr_tensor **out)

@@ -456,7 +456,8 @@ typedef struct joint {
     int64_t before[BATCH], tokens[BATCH];
     int commands;  /* dispatches */
     bool narrow_y; /* y has the cache's dtype, if the operation is one */
-    double error;  /* of y, if queries are rounded to the cache's dtype */
+    /* of y, if queries are rounded to the cache's dtype or rotated keys to blocks */
+    double error;
 } joint;
 
 /* Makes a cache in which each sequence has `before` tokens, which have the given keys and values,
@@ -522,6 +523,8 @@ static void check_joint(const joint *j, const char *what, tsr_dtype dtype, doubl
                         const double *one, const double *two, int64_t count)
 {
     const double unit = error > 0                                   ? error
+                        : dtype == TSR_Q8_0                         ? 1.0 / 120 /* a level */
+                        : dtype == TSR_Q4_0                         ? 1.0 / 7
                         : dtype == TSR_F32 && j->dtype == TSR_F32   ? 1e-6
                         : dtype == TSR_BF16 || j->dtype == TSR_BF16 ? 1.0 / 128
                                                                     : 1.0 / 1024;
@@ -531,6 +534,20 @@ static void check_joint(const joint *j, const char *what, tsr_dtype dtype, doubl
         if (!(fabs(one[i] - two[i]) <= unit) && !(isnan(one[i]) && isnan(two[i])))
             ck_abort_msg("%s, element %lld: %.9g in one operation, %.9g in two", what, (long long)i,
                          one[i], two[i]);
+}
+
+static void get_memory(const tsr_kv_cache *cache, double *values)
+{
+    tsr_tensor *memory = tsr__kv_cache_memory(cache);
+    const tsr_layout *layout = tsr_tensor_layout(memory);
+    if (!tsr_quant_format_of(layout->dtype)) {
+        gpu_get(memory, values);
+        return;
+    }
+    tsr_tensor *plain = gpu_new(TSR_F32, layout->ndim, layout->shape);
+    GPU_OK(tsr_copy(queue, plain, memory));
+    gpu_get(plain, values);
+    tsr_tensor_destroy(&plain);
 }
 
 /* Computes the step once in one operation and once in two, and compares the results and the caches.
@@ -562,7 +579,7 @@ static void run_joint(const joint *j, gpu_random *random)
         for (int i = 0; i < 3; i++)
             GPU_OK(tsr_tensor_slice(view, 1, first[i], first[i + 1], 1, &part[i]));
         if (way == 0) {
-            if (j->error > 0)
+            if (j->error > 0 && !tsr_quant_format_of(j->cache_dtype))
                 ck_assert_int_eq(tsr__kv_cache_result_dtype(cache, 0, part[0], params),
                                  j->cache_dtype);
             GPU_OK(tsr__stream_profile_begin(queue));
@@ -578,7 +595,7 @@ static void run_joint(const joint *j, gpu_random *random)
         y[way] = doubles(count);
         memory[way] = doubles(cached);
         gpu_get(got, y[way]);
-        gpu_get(tsr__kv_cache_memory(cache), memory[way]);
+        get_memory(cache, memory[way]);
         tsr_tensor *tensors[] = {got, all, view, part[0], part[1], part[2]};
         for (int i = 0; i < 6; i++)
             tsr_tensor_destroy(&tensors[i]);
@@ -615,6 +632,11 @@ static const joint joints[] = {
     /* different numbers of tokens, over the end of a range; two blocks of queries; a window */
     {{.rotary_dim = 24}, 12, 3, 24, TSR_F16, TSR_BF16, 40, {126, 0, 130}, {4, 3, 0}, 1, false, 0},
     {{0}, 2, 2, 8, TSR_BF16, TSR_F32, 0, {5, 12, 20}, {1, 2, 2}, 1, false, 0},
+    /* blocks, of which each workgroup packs those of the new keys and values that it needs */
+    {{0}, 8, 2, 32, TSR_F32, TSR_Q8_0, 0, {37, 16, 0}, {1, 1, 1}, 1, false, 0},
+    {{0}, 12, 3, 96, TSR_F32, TSR_Q4_0, 40, {299, 128, 127}, {4, 3, 1}, 1, false, 0},
+    {{.rotary_dim = 64}, 4, 1, 64, TSR_F32, TSR_Q8_0, 0, {130, 0, 5}, {2, 1, 2}, 1, false, 0.01},
+    {{.rotary_dim = 128}, 2, 2, 128, TSR_F16, TSR_Q8_0, 0, {9, 3, 5}, {1, 0, 1}, 1, false, 0.01},
     /* only a part of a row is rotated, which takes a command for queries and keys, one for the
      * cache, and one for attention */
     {{.rotary_dim = 8}, 4, 2, 16, TSR_F32, TSR_F32, 0, {5, 6, 7}, {1, 1, 1}, 3, false, 0},
@@ -741,7 +763,7 @@ START_TEST(refuses_params)
         "layers is 0, sequences 1; both must be at least 1",
         "kv_heads is -1, head_dim 4; 0 to 4096 and 1 to 576 are possible",
         "kv_heads is 1, head_dim 1025",
-        "dtype is i32; f32, f16 or bf16 is needed",
+        "dtype is i32; f32, f16, bf16, q8_0 or q4_0 is needed",
         "page_tokens is 65537; 1 to 65536 are possible",
         "pages is 0; 1 to 2147483647 are possible",
         "layers is 1, sequences 0",

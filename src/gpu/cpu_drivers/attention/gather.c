@@ -27,6 +27,7 @@ static uint32_t alignment_of(const tsr_tensor *x, int64_t unit)
     return tsr__vectors_common(bits);
 }
 
+/* Rows of blocks are loaded in a way of their own, which needs no more than blocks have. */
 static bool rows_suit(const tsr__attention *c, const tsr_tensor *x)
 {
     const tsr_device *device = tsr_stream_device(c->stream);
@@ -37,7 +38,8 @@ static bool rows_suit(const tsr__attention *c, const tsr_tensor *x)
     for (int d = 0; d < 3; d++)
         if (tsr__stride_bytes(x, d) > UINT32_MAX)
             return false;
-    return alignment_of(x, unit) >= tsr__vectors_least_alignment(device);
+    return tsr__dtype_is_block(l->dtype) ||
+           alignment_of(x, unit) >= tsr__vectors_least_alignment(device);
 }
 
 /* Whether a list of one number per sequence is without gaps. */

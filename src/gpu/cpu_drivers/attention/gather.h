@@ -6,10 +6,11 @@
 
 #include "gpu/cpu_drivers/attention/blocks.h"
 
-/* True if the call has pages or lengths, so that its keys and values are to be gathered. */
+/* True if the call has pages, lengths or blocks, so that its keys and values are to be gathered. */
 static inline bool tsr__attention_gathers(const tsr__attention *call)
 {
-    return call->params.pages || call->params.q_lengths || call->params.kv_lengths;
+    return call->params.pages || call->params.q_lengths || call->params.kv_lengths ||
+           tsr__dtype_is_block(call->k->layout.dtype) || tsr__dtype_is_block(call->v->layout.dtype);
 }
 
 /* True if the kernel can gather the keys and values of this call. */

@@ -52,7 +52,8 @@ static bool tensors_suit(const tsr__attention *c)
             return false;
     return c->q->layout.dtype == TSR_F32 && c->y->layout.dtype == TSR_F32 &&
            c->v->layout.dtype == cached &&
-           (cached == TSR_F32 || device->storage == TSR__STORAGE_S16) &&
+           (cached == TSR_F32 ||
+            (tsr__dtype_is_float(cached) && device->storage == TSR__STORAGE_S16)) &&
            tsr__tensor_address(c->q) % ALIGNMENT == 0 && tsr__tensor_address(c->y) % ALIGNMENT == 0;
 }
 

@@ -114,7 +114,7 @@ uint32_t tsr__matrix_row_form(const tsr_tensor *matrix)
 
 uint64_t tsr__stride_bytes(const tsr_tensor *tensor, int dim)
 {
-    return (uint64_t)tensor->layout.strides[dim] * tsr_dtype_size(tensor->layout.dtype);
+    return tsr__dtype_bytes(tensor->layout.dtype, (uint64_t)tensor->layout.strides[dim]);
 }
 
 bool tsr__rows_alone(const tsr_device *device, uint64_t rows)
