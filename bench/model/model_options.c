@@ -39,9 +39,10 @@ static const cli_option options[] = {
     {"dtype", "TYPE", "keep matrices as this type (default: as the file has them)",
      .read = cli_read_matrix_dtype, .user = &chosen.dtype},
     {"cache-dtype", "TYPE",
-     "keep keys and values as f32, f16 or bf16 (default: f16 if the devices have matrix units, "
-     "otherwise f32)",
-     .read = cli_read_float_dtype, .user = &chosen.cache_dtype},
+     "keep keys and values as f32, f16, bf16, q8_0 or q4_0 (default: f16 if the devices have "
+     "matrix "
+     "units, otherwise f32)",
+     .read = cli_read_cache_dtype, .user = &chosen.cache_dtype},
     {"rates", "LIST",
      "divide the model by the speed of ranks, such as 3,1, or by a measurement: 'measured' "
      "(default: evenly)",

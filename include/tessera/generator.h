@@ -115,11 +115,12 @@ typedef struct tsr_generator_params {
     int64_t context; /* the largest length of a sequence; 0: the model's context */
     /* All sequences together can have this many tokens; 0: sequences · context. */
     int64_t cache_tokens;
-    /* The dtype of keys and values: f32, f16 or bf16. 0: f16 if the devices of all ranks have
-     * matrix units for it, otherwise f32. With 16 bits, queries of prompts are rounded to them,
-     * too, and so are the probabilities and results of their attention, if matrix units compute it;
-     * each rounding has a relative error of at most 2^-11 (f16) or 2^-8 (bf16). Logits are
-     * reproduced, and compared with those of other devices, with f32. */
+    /* The dtype of keys and values: f32, f16, bf16, q8_0 or q4_0. 0: f16 if the devices of all
+     * ranks have matrix units for it, otherwise f32. With 16 bits, queries of prompts are rounded
+     * to them, too, and so are the probabilities and results of their attention, if matrix units
+     * compute it; each rounding has a relative error of at most 2^-11 (f16) or 2^-8 (bf16). q8_0
+     * and q4_0 need keys and values of multiples of 32 features; docs/models.md has their errors.
+     * Logits are reproduced, and compared with those of other devices, with f32. */
     tsr_dtype cache_dtype;
     /* The most tokens of a prompt that are computed in one pass. 0: 512 on one rank with a GPU of
      * at least 64 processors, otherwise 256, or fewer if the model has stages, so that all stages

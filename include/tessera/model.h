@@ -255,7 +255,7 @@ typedef struct tsr_model_params {
      * no cache. */
     int64_t context;
     int sequences;         /* 0: 1 */
-    tsr_dtype cache_dtype; /* f32, f16 or bf16; 0: as in tsr_generator_params */
+    tsr_dtype cache_dtype; /* as in tsr_generator_params, also the default */
     /* Called on each rank now and then while weights are read, with the bytes that this rank has
      * read so far and will read in total. NULL: not called. */
     void (*progress)(void *user, uint64_t done_bytes, uint64_t total_bytes);
@@ -359,7 +359,7 @@ typedef struct tsr_model_plan_params {
     /* The cache of keys and values: sequences of `context` tokens each. */
     int64_t context;       /* 0: the model's */
     int sequences;         /* 0: 1 */
-    tsr_dtype cache_dtype; /* f32, f16 or bf16; 0: f32 */
+    tsr_dtype cache_dtype; /* f32, f16, bf16, q8_0 or q4_0; 0: f32 */
     /* Stages, which must divide the ranks: the first ranks / stages ranks are stage 0. 0: 1. */
     int stages;
     const int *stage_layers;             /* as in tsr_model_params */

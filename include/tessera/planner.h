@@ -102,7 +102,7 @@ typedef struct tsr_cluster_plan_params {
     int micro_batches; /* training: of a step; 0: 1 */
     int pass_tokens;   /* prompt: the tokens that one pass computes; 0: 256 */
     /* Generation and prompt: how matrices are kept (0: as in the files), and the cache of keys and
-     * values (f32, f16 or bf16; 0: f32). */
+     * values (as in tsr_model_plan_params; 0: f32). */
     tsr_dtype dtype, cache_dtype;
     tsr_dtype
         wire; /* of activations that tensor-parallel ranks send: f32, f16, bf16, q8_0; 0: f32 */

@@ -285,8 +285,9 @@ START_TEST(mistakes_are_named)
     tool_refuses("bench model --type iq4_nl",
                  "tessera: bench model: --type takes f32, f16, bf16, q4_0, q4_1, q5_0, q5_1, q8_0, "
                  "q2_k, q3_k, q4_k, q5_k, q6_k, mxfp4, not 'iq4_nl'\n");
-    tool_refuses("bench model --cache-dtype q4_0",
-                 "tessera: bench model: --cache-dtype takes f32, f16 or bf16, not 'q4_0'\n");
+    tool_refuses(
+        "bench model --cache-dtype q5_0",
+        "tessera: bench model: --cache-dtype takes f32, f16, bf16, q8_0 or q4_0, not 'q5_0'\n");
     tool_refuses("bench model -o xml",
                  "tessera: bench model: -o takes text, md, csv, json, or a file whose name "
                  "contains '.' or '/', not 'xml'\n");

@@ -250,8 +250,9 @@ START_TEST(mistakes_are_named)
         "generate x --ids 1 --dtype i32",
         "tessera: generate: --dtype takes f32, f16, bf16, q4_0, q4_1, q5_0, q5_1, q8_0, q2_k, "
         "q3_k, q4_k, q5_k, q6_k, mxfp4, not 'i32'\n");
-    tool_refuses("generate x --ids 1 --cache-dtype q4_0",
-                 "tessera: generate: --cache-dtype takes f32, f16 or bf16, not 'q4_0'\n");
+    tool_refuses("generate x --ids 1 --cache-dtype q4_k",
+                 "tessera: generate: --cache-dtype takes f32, "
+                 "f16, bf16, q8_0 or q4_0, not 'q4_k'\n");
     tool_refuses("generate x --ids 1 --rates 1,x", "tessera: generate: --rates takes a number per "
                                                    "rank, such as 3,1, or 'measured', not '1,x'\n");
     tool_fails("generate " FOLDER " --ids 1 --rates 3,1,1",

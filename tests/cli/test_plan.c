@@ -328,7 +328,8 @@ static const struct {
      "tessera: plan: weights cannot be kept as i32; f32, f16, bf16 and block formats that "
      "tsr_quantize supports are possible\n"},
     {"plan " STORIES " --ranks 2 --cache-dtype q8_0",
-     "tessera: plan: the cache cannot be q8_0; f32, f16 and bf16 are possible\n"},
+     "tessera: plan: the cache cannot be q8_0, which has blocks of 32 features: the keys of a head "
+     "of layer 0 have 8 features, and its values 8\n"},
     {"plan . --cluster empty.json", "tessera: plan: empty.json: the document is not an object\n"},
     {"plan . --cluster hosts.json", "tessera: plan: . has no config.json\n"},
     {"plan " TEST_DATA "/model/families/deepseek2/deepseek2-f16.gguf --cluster hosts.json --goal "

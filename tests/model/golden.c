@@ -346,9 +346,11 @@ CASE(golden_delta_nets, "golden: families with delta nets or keys of other layer
 
 /* Prompts that are computed in one pass ------------------------------------------------------- */
 
-/* Computes a prompt that consists of a recorded prompt and its text, and compares logits and the
- * most likely tokens at all positions of the text. Returns the largest error of a logit. */
-static double check_prompt(const char *file, const json_t *one, tsr_model *model)
+/* Computes a prompt that consists of a recorded prompt and its text, and compares logits and,
+ * unless the cache has blocks, the most likely tokens at all positions of the text. Returns the
+ * largest error of a logit. */
+static double check_prompt(const char *file, const json_t *one, tsr_model *model, int64_t prefill,
+                           tsr_dtype cached)
 {
     int64_t start, count;
     int sequence;
@@ -362,16 +364,16 @@ static double check_prompt(const char *file, const json_t *one, tsr_model *model
     r.logits[0] = calloc((size_t)(length * r.vocabulary), sizeof(float));
     CHECK(ids && r.logits[0], "no memory");
     memcpy(ids + start, text, (size_t)compared * sizeof *ids);
-    OK(tsr_generator_create(tsr_generator_params(.model = model, .context = 128, .prefill = 128,
-                                                 .logits = record, .user = &r,
-                                                 .logits_positions = length),
+    OK(tsr_generator_create(tsr_generator_params(.model = model, .context = 128, .prefill = prefill,
+                                                 .cache_dtype = cached, .logits = record,
+                                                 .user = &r, .logits_positions = length),
                             &generator));
     OK(tsr_generator_add(
         generator, tsr_sequence_params(.prompt = ids, .prompt_count = length, .max_tokens = 1),
         &sequence));
     int produced = 0;
     OK(step_tokens(generator, tokens, &produced));
-    for (int64_t i = 0; i < compared; i++) {
+    for (int64_t i = 0; i < compared && !tsr_quant_format_of(cached); i++) {
         const float *logits = r.logits[0] + (start - 1 + i) * r.vocabulary;
         int64_t best = 0;
         for (int64_t v = 1; v < r.vocabulary; v++)
@@ -418,7 +420,7 @@ CASE(golden_prompts, "golden: prompts in one pass")
             size_t number;
             double worst = 0;
             json_array_foreach(list, number, one) worst =
-                fmax(worst, check_prompt(path, one, model));
+                fmax(worst, check_prompt(path, one, model, 128, 0));
             const double allowed =
                 precisions[p] == TSR_PRECISION_MEDIUM ? files[f].medium : TOLERANCE;
             printf("# %s, precision %d: largest error of a logit %.2g\n", path, (int)precisions[p],
@@ -430,6 +432,57 @@ CASE(golden_prompts, "golden: prompts in one pass")
         }
         tsr_group_destroy(&precise);
     }
+}
+
+/* Logits with a cache of blocks, in one pass and in passes of few tokens, against recorded ones, of
+ * which the largest are about 20. */
+CASE(golden_cached_blocks, "golden: keys and values in blocks")
+{
+    static const struct {
+        const char *file, *golden;
+        double allowed[2]; /* with q8_0 and q4_0 */
+    } files[] = {{"synth-A-f16.gguf", "gen_synth-A-f32", {0.1, 2}},
+                 {"families/qwen3next/hf", "families/qwen3next/gen_qwen3next-f16", {0.1, 2}}};
+    static const tsr_dtype dtypes[] = {TSR_Q8_0, TSR_Q4_0};
+    for (size_t f = 0; f < sizeof files / sizeof *files; f++) {
+        char path[512];
+        json_t *document = load(files[f].golden);
+        const json_t *list = list_of(document, "cases"), *one;
+        tsr_model *model = NULL;
+        tsr_generator *generator = NULL;
+        size_t number;
+        snprintf(path, sizeof path, "%s/model/%s", TEST_DATA, files[f].file);
+        OK(open_model(path,
+                      tsr_model_params(.group = group, .dtype = TSR_F32, .context = 128,
+                                       .cache_dtype = TSR_Q8_0),
+                      &model));
+        for (int d = 0; d < 2; d++) {
+            double worst = 0;
+            json_array_foreach(list, number, one)
+            {
+                worst = fmax(worst, check_prompt(path, one, model, 128, dtypes[d]));
+                worst = fmax(worst, check_prompt(path, one, model, 3, dtypes[d]));
+            }
+            printf("# %s, cache in %s: largest error of a logit %.2g\n", files[f].file,
+                   tsr_dtype_name(dtypes[d]), worst);
+            CHECK(worst <= files[f].allowed[d], "%s, cache in %s: a logit differs by %g",
+                  files[f].file, tsr_dtype_name(dtypes[d]), worst);
+        }
+        FAILS(tsr_generator_create(
+                  tsr_generator_params(.model = model, .context = 8, .cache_dtype = TSR_Q4_K),
+                  &generator),
+              TSR_ERR_INVALID,
+              "kv_cache_create: dtype is q4_k; f32, f16, bf16, q8_0 or q4_0 is needed");
+        tsr_model_close(&model);
+        json_decref(document);
+    }
+    tsr_model *model = NULL;
+    FAILS(open_model(TEST_DATA "/model/stories260K-f16.gguf",
+                     tsr_model_params(.group = group, .context = 8, .cache_dtype = TSR_Q8_0),
+                     &model),
+          TSR_ERR_INVALID,
+          "model: the cache cannot be q8_0, which has blocks of 32 features: the keys of a head of "
+          "layer 0 have 8 features, and its values 8");
 }
 
 CASE(golden_hf, "golden: a Hugging Face folder")

@@ -27,7 +27,8 @@ START_TEST(params_are_checked)
                     TSR_ERR_INVALID, "model: sequences is -1; 1 to 1000000 is possible");
     ck_assert_error(
         plan_model(STORIES, tsr_model_plan_params(.cache_dtype = TSR_I32), NULL, ranks, NULL),
-        TSR_ERR_INVALID, "model: the cache cannot be i32; f32, f16 and bf16 are possible");
+        TSR_ERR_INVALID,
+        "model: the cache cannot be i32; f32, f16, bf16, q8_0 and q4_0 are possible");
     ck_assert_error(
         plan_model(STORIES, tsr_model_plan_params(.ranks = 2, .stages = 3), NULL, ranks, NULL),
         TSR_ERR_INVALID, "model: 3 stages do not divide 2 ranks");

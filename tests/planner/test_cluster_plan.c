@@ -177,7 +177,7 @@ START_TEST(refuses_arguments)
         {{.expert_division = (tsr_expert_division)4},
          "model: expert_division is 4, which is not a tsr_expert_division"},
         {{.cache_dtype = TSR_I32},
-         "model: the cache cannot be i32; f32, f16 and bf16 are possible"},
+         "model: the cache cannot be i32; f32, f16, bf16, q8_0 and q4_0 are possible"},
     };
     tsr_cluster_grid grid = TSR_INIT(tsr_cluster_grid);
     tsr_cluster_plan_params params;

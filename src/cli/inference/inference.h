@@ -91,9 +91,9 @@ extern inference_options inference_chosen;
     {"dtype", "TYPE",                                                                              \
      "keep matrices as f32, f16, bf16, or quantised, such as q8_0 (default: as the file has them)",\
      .read = cli_read_matrix_dtype, .user = &inference_chosen.dtype},                              \
-    {"cache-dtype", "TYPE", "keep keys and values as f32, f16 or bf16 (default: f16 if the devices " \
-     "have matrix units, otherwise f32)",                                                         \
-     .read = cli_read_float_dtype, .user = &inference_chosen.cache_dtype}
+    {"cache-dtype", "TYPE", "keep keys and values as f32, f16, bf16, q8_0 or q4_0 (default: f16 if " \
+     "the devices have matrix units, otherwise f32)",                                             \
+     .read = cli_read_cache_dtype, .user = &inference_chosen.cache_dtype}
 
 /* Options for dividing the work among ranks. */
 #define INFERENCE_JOB_OPTIONS                                                                      \

@@ -59,6 +59,18 @@ bool cli_read_float_dtype(void *user, const char *text, char *problem, size_t si
     return good;
 }
 
+bool cli_read_cache_dtype(void *user, const char *text, char *problem, size_t size)
+{
+    tsr_dtype dtype;
+    const bool good = tsr_dtype_parse(text, &dtype) == TSR_OK &&
+                      (is_float(dtype) || dtype == TSR_Q8_0 || dtype == TSR_Q4_0);
+    if (good)
+        *(tsr_dtype *)user = dtype;
+    else
+        snprintf(problem, size, "takes f32, f16, bf16, q8_0 or q4_0, not '%.40s'", text);
+    return good;
+}
+
 bool cli_read_precision(void *user, const char *text, char *problem, size_t size)
 {
     static const char *const names[] = {

@@ -17,6 +17,8 @@
 bool cli_read_matrix_dtype(void *user, const char *text, char *problem, size_t size);
 /* Reads f32, f16 or bf16 into the tsr_dtype at `user`. */
 bool cli_read_float_dtype(void *user, const char *text, char *problem, size_t size);
+/* Reads a dtype that a cache of keys and values can have: one of these, q8_0 or q4_0. */
+bool cli_read_cache_dtype(void *user, const char *text, char *problem, size_t size);
 /* Reads a tsr_precision: highest, high or medium. */
 bool cli_read_precision(void *user, const char *text, char *problem, size_t size);
 

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "cli/commands.h"
+#include "cli/lib/model.h"
 #include "cli/lib/options.h"
 #include "cli/lib/terminal.h"
 #include "tessera/model.h"
@@ -73,8 +74,8 @@ static const cli_option options[] = {
      .integer = &chosen.context, .low = 1, .high = TSR_MODEL_MAX_CONTEXT},
     {"sequences", "N", "sequences in the cache (default: 1; inference)",
      .integer = &chosen.sequences, .low = 1, .high = 1000000},
-    {"cache-dtype", "DTYPE", "f32, f16 or bf16 (default: f32; inference)", .read = read_dtype,
-     .user = &chosen.cache_dtype},
+    {"cache-dtype", "DTYPE", "f32, f16, bf16, q8_0 or q4_0 (default: f32; inference)",
+     .read = cli_read_cache_dtype, .user = &chosen.cache_dtype},
     {"stages", "S",
      "divide the layers over S stages, the first of which is the first ranks (default: 1; "
      "inference)",

@@ -223,12 +223,32 @@ uint64_t tsr__plan_cache_bytes(const tsr_model_config *c, const tsr_model_plan_p
             : 0;
     if (latent) /* of one head, whose values are in its keys */
         return (uint64_t)tokens * (s->heads.count > 0) *
-                   (uint64_t)(latent->kv_lora_rank + latent->rope_dim) *
-                   tsr_dtype_size(p->cache_dtype) +
+                   tsr__dtype_bytes(p->cache_dtype,
+                                    (uint64_t)(latent->kv_lora_rank + latent->rope_dim)) +
                features;
-    return (uint64_t)tokens * s->kv_heads.count * features_of(tsr__config_layer(c, layer)) *
-               tsr_dtype_size(p->cache_dtype) +
+    return (uint64_t)tokens * s->kv_heads.count *
+               tsr__dtype_bytes(p->cache_dtype, features_of(tsr__config_layer(c, layer))) +
            features;
+}
+
+tsr_status tsr__plan_check_cache_dtype(const tsr_model_config *c, tsr_dtype dtype)
+{
+    const int64_t block = (int64_t)tsr__dtype_block(dtype);
+    TSR__REQUIRE(tsr__dtype_is_float(dtype) || tsr__dtype_is_cached_block(dtype),
+                 "model: the cache cannot be %s; f32, f16, bf16, q8_0 and q4_0 are possible",
+                 tsr_dtype_name(dtype));
+    for (int i = 0; i < c->layers; i++) {
+        const tsr_model_layer *layer = tsr__config_layer(c, i);
+        const tsr_model_latent *latent = layer->latent;
+        const int64_t keys = latent ? latent->kv_lora_rank + latent->rope_dim : layer->head_dim,
+                      values = latent ? latent->kv_lora_rank : layer->value_dim;
+        TSR__REQUIRE(tsr__layer_has_state(layer) || (keys % block == 0 && values % block == 0),
+                     "model: the cache cannot be %s, which has blocks of %" PRId64
+                     " features: the keys of a head of layer %d have %" PRId64
+                     " features, and its values %" PRId64,
+                     tsr_dtype_name(dtype), block, i, keys, values);
+    }
+    return TSR_OK;
 }
 
 tsr_status tsr__plan_check_cache(const tsr_model_config *c, const tsr_model_plan_params *p)
@@ -239,8 +259,9 @@ tsr_status tsr__plan_check_cache(const tsr_model_config *c, const tsr_model_plan
     for (int i = 0; i < c->layers; i++)
         features +=
             (uint64_t)tsr__config_layer(c, i)->kv_heads * features_of(tsr__config_layer(c, i));
-    uint64_t bytes =
-        features * tsr_dtype_size(p->cache_dtype) * (uint64_t)(p->context + TSR__PAGE_TOKENS);
+    uint64_t bytes = tsr__div_up_u64(features, tsr__dtype_block(p->cache_dtype)) *
+                     tsr__dtype_block_bytes(p->cache_dtype) *
+                     (uint64_t)(p->context + TSR__PAGE_TOKENS);
     if (!tsr__mul_u64(bytes, (uint64_t)p->sequences, &bytes) || bytes > INT64_MAX)
         return tsr__fail(TSR_ERR_OVERFLOW,
                          "model: the cache of %d sequences of %" PRId64

@@ -91,10 +91,7 @@ tsr_status tsr__model_plan_check(const tsr_model_config *c, tsr_model_plan_param
                      p->snapshots >= 0 && p->snapshots <= TSR_GENERATOR_MAX_SNAPSHOTS,
                  "model: draft_tokens is %d, snapshots %d; 0 to %d and 0 to %d are possible",
                  p->draft_tokens, p->snapshots, TSR_MAX_DRAFT_TOKENS, TSR_GENERATOR_MAX_SNAPSHOTS);
-    TSR__REQUIRE(tsr__dtype_is_float(p->cache_dtype),
-                 "model: the cache cannot be %s; f32, f16 and bf16 are possible",
-                 tsr_dtype_name(p->cache_dtype));
-    return TSR_OK;
+    return tsr__plan_check_cache_dtype(c, p->cache_dtype);
 }
 
 /* What ranks hold ------------------------------------------------------------------------------ */

@@ -73,6 +73,9 @@ void tsr__plan_add_item(const tsr__kept *kept, const tsr__planned *item, const t
 /* The bytes of a layer's cache on a rank with the share `s` of the layer. */
 uint64_t tsr__plan_cache_bytes(const tsr_model_config *c, const tsr_model_plan_params *p, int layer,
                                const tsr__plan_share *s);
+/* Checks that a cache of the model can have this dtype: a float, or blocks of which the keys and
+ * values of each head have whole ones. */
+tsr_status tsr__plan_check_cache_dtype(const tsr_model_config *c, tsr_dtype dtype) TSR_NODISCARD;
 /* Checks that the bytes of the cache fit into an int64_t, also if one rank had all of it. */
 tsr_status tsr__plan_check_cache(const tsr_model_config *c,
                                  const tsr_model_plan_params *p) TSR_NODISCARD;
