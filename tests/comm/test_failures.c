@@ -185,7 +185,7 @@ static void signal_one(int index, int signal)
                   .is_slow = stops,
                   .status = stops ? TSR_ERR_TIMEOUT : TSR_ERR_PEER_LOST,
                   .words = words};
-    snprintf(words, sizeof words, "rank %d", victim);
+    snprintf(words, sizeof words, stops ? "rank %d is stopped" : "rank %d", victim);
     for (int attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
         rest_ms(attempt * 200);
         ranks_start(&(ranks_job){.size = size, .path = path, .run = until_it_fails, .user = &what});

@@ -1,6 +1,7 @@
 /* Checks the deadlines of requests, and writes the errors of those whose deadline has passed. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "comm/failure/failure.h"
 
@@ -55,6 +56,13 @@ static bool is_silent(const tsr_request *request, int rank)
     return peer->asked == request->final_question && peer->answered != request->final_question;
 }
 
+static bool is_stopped(const tsr_request *request, int rank)
+{
+    const tsr_comm *comm = request->comm;
+    return is_silent(request, rank) &&
+           tsr__transport_is_stopped(comm->job->transport, comm->world_of[rank]);
+}
+
 static bool is_behind(const tsr_request *request, int rank)
 {
     const tsr__peer_state *peer = &request->comm->peers[rank];
@@ -101,6 +109,9 @@ static void fail_timeout(const tsr_request *request)
                        request->call.kind == TSR__CALL_SEND ? "has not received it"
                                                             : "has not sent it",
                        after);
+    else if (*format_ranks(request, is_stopped, ranks))
+        tsr__comm_fail(request->comm, true, TSR_ERR_TIMEOUT, "%s: not done after %s; %s %s stopped",
+                       call, after, ranks, strncmp(ranks, "ranks", 5) == 0 ? "are" : "is");
     else if (*format_ranks(request, is_silent, ranks))
         tsr__comm_fail(request->comm, true, TSR_ERR_TIMEOUT,
                        "%s: not done after %s; no answer from %s at present", call, after, ranks);

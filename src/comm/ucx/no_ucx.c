@@ -90,6 +90,11 @@ bool tsr__transport_has_ended(const tsr__transport *transport, int peer)
     return false;
 }
 
+bool tsr__transport_is_stopped(const tsr__transport *transport, int peer)
+{
+    return false;
+}
+
 unsigned tsr__transport_lost_count(const tsr__transport *transport)
 {
     return 0;

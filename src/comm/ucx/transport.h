@@ -113,6 +113,10 @@ void tsr__transport_poll_processes(tsr__transport *transport);
 /* Returns whether a watched process has ended. The process of a lost peer may still be running. */
 bool tsr__transport_has_ended(const tsr__transport *transport, int peer);
 
+/* Returns whether a watched process is stopped at present, by a signal or a debugger. A process
+ * that only computes for a long time is not. */
+bool tsr__transport_is_stopped(const tsr__transport *transport, int peer);
+
 /* Returns the number of peers that are lost. */
 unsigned tsr__transport_lost_count(const tsr__transport *transport);
 bool tsr__transport_is_lost(const tsr__transport *transport, int peer);

@@ -2,6 +2,7 @@
  * processes of this host. */
 #define _DEFAULT_SOURCE /* for syscall and nanosleep */
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
@@ -79,6 +80,7 @@ bool tsr__transport_watch(tsr__transport *transport, int peer, int64_t pid)
         fd = -1;
     }
     watched->process = fd;
+    watched->pid = pid;
     if (fd < 0)
         tsr__log(TSR_LOG_DEBUG, "comm: the end of process %lld cannot be watched", (long long)pid);
     return fd >= 0;
@@ -129,6 +131,23 @@ void tsr__transport_poll_processes(tsr__transport *transport)
 bool tsr__transport_has_ended(const tsr__transport *transport, int peer)
 {
     return transport->peers[peer].ended;
+}
+
+bool tsr__transport_is_stopped(const tsr__transport *transport, int peer)
+{
+    char path[64], text[512];
+    if (transport->peers[peer].process < 0)
+        return false;
+    (void)snprintf(path, sizeof path, "/proc/%lld/stat", (long long)transport->peers[peer].pid);
+    const int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return false;
+    const ssize_t bytes = read(file, text, sizeof text - 1);
+    close(file);
+    text[bytes > 0 ? bytes : 0] = '\0';
+    /* The state follows the program's name, which is in parentheses and may contain some. */
+    const char *end = strrchr(text, ')');
+    return end != NULL && (strncmp(end, ") T ", 4) == 0 || strncmp(end, ") t ", 4) == 0);
 }
 
 /* Makes UCX signal its event descriptor at the next event. Returns false if there already is

@@ -13,6 +13,7 @@ typedef struct tsr__peer {
     ucp_ep_h endpoint; /* NULL: not connected yet, or the endpoint was closed */
     void *closing;     /* the UCX request that closes the endpoint, or NULL */
     int process;       /* a pidfd of the peer's process, or −1 */
+    int64_t pid;       /* of that process */
     bool ended;        /* the peer's process has ended */
     unsigned lost;     /* position in the order of losses, from 1; 0: not lost */
     bool closed;       /* the peer is lost, and its endpoint has been closed */
