@@ -95,7 +95,10 @@ const idle = `$('send').textContent === 'Send'`;
 
 // The page --------------------------------------------------------------------------------------
 
+await page('Emulation.setDeviceMetricsOverride', {width: 1100, height: 760, deviceScaleFactor: 1, mobile: false});
 await open();
+point(await until(`/^stories/.test($('talk').textContent)`), 'it shows the name of the model');
+await picture('empty');
 point(/^1 rank$/.test(await evaluate(`$('state').textContent`)), 'the page shows the state', await evaluate(`$('state').textContent`));
 await evaluate(set('temperature', '0') + set('max_tokens', '60'));
 await say('Tell me a story.');
@@ -133,13 +136,20 @@ const made = await evaluate(`({harm: window.harm ?? 0, wrong: document.querySele
 point(made.harm === 0 && made.wrong === 0 && JSON.stringify(made.links) === '["https:"]' && made.code === 1 && made.cells === 2 && made.items === 2,
   'a hostile reply runs nothing, and is shown', made);
 await picture('hostile');
+point(await evaluate(`(() => { const box = document.createElement('div'); markdown(box, '1. a\\n   - b\\n     * c\\n   - d\\n2. e\\n\\n---\\n- f\\n1. g'); return box.innerHTML; })()`) ===
+  '<ol start="1"><li>a<ul><li>b<ul><li>c</li></ul></li><li>d</li></ul></li><li>e</li></ol><hr><ul><li>f</li></ul><ol start="1"><li>g</li></ol>', 'lists may be in lists');
+point(await evaluate(`(() => { const box = document.createElement('div'); markdown(box, Array.from({length: 3000}, (_, i) => ' '.repeat(2 * i) + '- x').join('\\n')); return box.querySelectorAll('ul').length; })()`) === 20,
+  'and have a limit');
 point(await evaluate(`(() => { const box = document.createElement('div'); markdown(box, '>'.repeat(30000)); return box.querySelectorAll('blockquote').length; })()`) === 20,
   'quotes in quotes have a limit');
 
+await evaluate(`select(1); $('change').click()`);
+point(await evaluate(`$('text').value`) === 'And another one.' && await evaluate(`conversation().messages.length`) === 2, 'the last message can be changed', await evaluate(`$('text').value`));
+await evaluate(`$('text').value = ''; select(0)`);
 await evaluate(`$('theme').click()`);
 await picture('other-theme');
 await evaluate(`$('ranks-part').open = true`);
-point(await until(`/^0: .*MiB of weights/.test($('ranks').textContent)`), 'the page lists the ranks');
+point(await until(`/^0: .*100 % of the model: [\\d.]+ MiB of weights, [\\d.]+ MiB in use/.test($('ranks').textContent)`), 'the page lists the ranks', await evaluate(`$('ranks').textContent`));
 await page('Emulation.setDeviceMetricsOverride', {width: 390, height: 800, deviceScaleFactor: 2, mobile: true});
 const narrow = await evaluate(`({width: document.documentElement.scrollWidth, menu: getComputedStyle($('menu')).display, aside: getComputedStyle(document.querySelector('aside')).display})`);
 point(narrow.width <= 390 && narrow.menu !== 'none' && narrow.aside === 'none', 'it fits a phone', narrow);

@@ -404,6 +404,23 @@ START_TEST(several_texts_are_one_request)
 }
 END_TEST
 
+/* A request of sixteen long texts, two of which run at a time, does not keep another one waiting
+ * until most of them have been generated. */
+START_TEST(requests_get_texts_in_turn)
+{
+    const double before = server_metric(&shared, "generated_tokens_total"),
+                 cancelled = server_metric(&shared, "requests_cancelled_total");
+    const int many = server_ask(&shared, "POST", "/v1/completions", "",
+                                "{" PROMPT ", \"max_tokens\": 300, \"n\": 16}");
+    server_await(&shared, "requests_waiting", 14);
+    json_t *json = server_post(&shared, 200, "/v1/completions", "{" PROMPT ", \"max_tokens\": 2}");
+    json_decref(json);
+    ck_assert_double_lt(server_metric(&shared, "generated_tokens_total"), before + 8 * 300);
+    close(many);
+    server_await(&shared, "requests_cancelled_total", cancelled + 1);
+}
+END_TEST
+
 /* Clients that go away, with and without a stream, while running and while waiting. */
 START_TEST(texts_of_absent_clients_end)
 {
@@ -514,7 +531,14 @@ START_TEST(health_and_models_are_told)
     ck_assert_ptr_nonnull(strstr(r.body, "{\"status\":\"ok\",\"ranks\":1,\"wanted_ranks\":1,"));
     free(r.text);
     r = server_call(&shared, "GET", "/ranks", "");
-    ck_assert_ptr_nonnull(strstr(r.body, "{\"ranks\":[{\"rank\":0,\"device\":\""));
+    json_t *json = json_loads(r.body, 0, NULL);
+    const json_t *rank = json_array_get(tool_member(json, "ranks"), 0);
+    ck_assert_int_gt(json_integer_value(tool_member(rank, "weight_bytes")), 0);
+    ck_assert_int_gt(json_integer_value(tool_member(rank, "memory_bytes")),
+                     json_integer_value(tool_member(rank, "weight_bytes")));
+    ck_assert_str_ne(tool_text(rank, "device"), "");
+    ck_assert_uint_eq(json_array_size(tool_member(json, "incidents")), 0);
+    json_decref(json);
     free(r.text);
     r = server_call(&shared, "GET", "/", "");
     ck_assert_int_eq(r.status, 200);
@@ -1017,6 +1041,7 @@ TESTS(serve)
     tcase_add_test(tests, large_bodies_are_refused);
     tcase_add_test(tests, a_full_queue_refuses);
     tcase_add_test(tests, several_texts_are_one_request);
+    tcase_add_test(tests, requests_get_texts_in_turn);
     tcase_add_test(tests, texts_of_absent_clients_end);
     tcase_add_test(tests, prompts_are_found_again);
 #if TEST_HAVE_BENCH

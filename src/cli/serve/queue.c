@@ -44,20 +44,42 @@ bool serve_enqueue(serve_server *s, serve_request *r)
     return true;
 }
 
+/* Returns the choice before the one that is next, or NULL if that is the first one. A text that has
+ * begun before goes on first. Otherwise the request with the fewest running texts is next, so that
+ * one with many texts does not keep the requests behind it waiting. */
+static serve_choice *before_next(const serve_server *s)
+{
+    serve_choice *before = NULL, *found = NULL;
+    const serve_choice *best = s->first;
+    for (serve_choice *c = s->first; c != NULL && best->generated == 0 && best->request->begun > 0;
+         before = c, c = c->next)
+        if (c->request->begun < best->request->begun) {
+            best = c;
+            found = before;
+        }
+    return found;
+}
+
 serve_choice *serve_dequeue(serve_server *s)
 {
-    serve_choice *c = s->first;
-    s->first = c->next;
-    if (s->first == NULL)
-        s->last = NULL;
+    serve_choice *before = before_next(s);
+    serve_choice *c = before != NULL ? before->next : s->first;
+    if (before != NULL)
+        before->next = c->next;
+    else
+        s->first = c->next;
+    if (s->last == c)
+        s->last = before;
     c->next = NULL;
     s->waiting--;
+    c->request->begun++;
     end_waiting(s, c->request);
     return c;
 }
 
 void serve_requeue(serve_server *s, serve_choice *c)
 {
+    c->request->begun--;
     c->next = s->first;
     s->first = c;
     if (s->last == NULL)

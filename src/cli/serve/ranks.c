@@ -1,8 +1,10 @@
 /* The ranks that divide the model: they open it together, go on without those that are lost, and
  * let others join. */
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "cli/lib/memory.h"
 #include "cli/serve/serve.h"
@@ -20,6 +22,21 @@ typedef struct introduction {
     int32_t wanted_ranks, stages;
 } introduction;
 
+void serve_record(serve_server *s, const char *format, ...)
+{
+    va_list arguments;
+    if (!s->listens)
+        return;
+    pthread_mutex_lock(&s->lock);
+    serve_incident *one = &s->incidents[s->incident_count++ % SERVE_INCIDENTS];
+    one->time = (int64_t)time(NULL);
+    va_start(arguments, format);
+    (void)vsnprintf(one->text, sizeof one->text, format, arguments);
+    va_end(arguments);
+    pthread_mutex_unlock(&s->lock);
+    cli_say("serve: %s", one->text);
+}
+
 bool serve_has_lost(const serve_server *s, tsr_status status)
 {
     return s->job.comm != NULL && tsr_comm_size(s->job.comm) > 1 &&
@@ -33,10 +50,11 @@ static void adapt_options(serve_server *s, const introduction *all, int ranks)
     int *numbers = cli_alloc((size_t)ranks, sizeof *numbers);
     for (int i = 0; i < ranks; i++)
         numbers[i] = all[i].number;
-    if (cli_stages_adapt(&inference_chosen.stages, ranks, numbers, all[0].stages) && s->listens)
-        cli_say("serve: %d ranks divide the model evenly, because --rates, --memory, --stages, "
-                "--stage-layers or --context-parallel do not fit them",
-                ranks);
+    if (cli_stages_adapt(&inference_chosen.stages, ranks, numbers, all[0].stages))
+        serve_record(s,
+                     "%d ranks divide the model evenly, because --rates, --memory, --stages, "
+                     "--stage-layers or --context-parallel do not fit them",
+                     ranks);
     free(numbers);
 }
 
@@ -130,6 +148,7 @@ static tsr_status share_parts(serve_server *s)
     if (status != TSR_OK)
         return status;
     serve_part own = {.weight_bytes = stats.weight_bytes};
+    tsr_device_memory_usage(s->job.device, &own.memory_bytes, NULL);
     serve_part *all = cli_alloc((size_t)s->ranks, sizeof *all);
     serve_copy_utf8(own.device, sizeof own.device, tsr_device_get_info(s->job.device)->name);
     status = tsr_comm_all_gather(s->job.comm, &own, all, sizeof own, TSR_U8, NULL);
@@ -183,8 +202,7 @@ tsr_status serve_open(serve_server *s)
     s->job.problem[0] = '\0';
     s->opened = true;
     if (status != TSR_OK) {
-        if (s->listens)
-            cli_say("serve: %s", s->unavailable);
+        serve_record(s, "%s", s->unavailable);
         serve_close(s);
     }
     set_timeouts(s, serve_chosen.lost_after);
@@ -222,8 +240,7 @@ tsr_status serve_shrink(serve_server *s)
     pthread_mutex_lock(&s->lock);
     s->metrics.losses += (uint64_t)(before - left);
     pthread_mutex_unlock(&s->lock);
-    if (s->listens)
-        cli_say("serve: %s; %d of %d ranks go on", why, left, before);
+    serve_record(s, "%s; %d of %d ranks go on", why, left, before);
     return TSR_OK;
 }
 
@@ -244,8 +261,7 @@ tsr_status serve_grow(serve_server *s)
     s->repairs = true;
     s->metrics.joins += (uint64_t)(tsr_comm_size(larger) - before);
     pthread_mutex_unlock(&s->lock);
-    if (s->listens)
-        cli_say("serve: %d of %d ranks have joined", tsr_comm_size(larger) - before,
-                tsr_comm_size(larger));
+    serve_record(s, "%d of %d ranks have joined", tsr_comm_size(larger) - before,
+                 tsr_comm_size(larger));
     return TSR_OK;
 }

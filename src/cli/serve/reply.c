@@ -33,12 +33,23 @@ const char *serve_model_name(const serve_server *server, const serve_request *r)
 
 json_t *serve_ranks_json(const serve_server *server)
 {
-    json_t *list = json_array();
+    json_t *list = json_array(), *incidents = json_array();
     for (int i = 0; i < server->part_count; i++)
         json_array_append_new(list,
-                              json_pack("{sisssI}", "rank", i, "device", server->parts[i].device,
-                                        "weight_bytes", (json_int_t)server->parts[i].weight_bytes));
-    return json_pack("{so}", "ranks", list);
+                              json_pack("{sisssIsI}", "rank", i, "device", server->parts[i].device,
+                                        "weight_bytes", (json_int_t)server->parts[i].weight_bytes,
+                                        "memory_bytes", (json_int_t)server->parts[i].memory_bytes));
+    const int count = server->incident_count;
+    for (int i = count > SERVE_INCIDENTS ? count - SERVE_INCIDENTS : 0; i < count; i++) {
+        const serve_incident *one = &server->incidents[i % SERVE_INCIDENTS];
+        char text[sizeof one->text];
+        serve_copy_utf8(text, sizeof text, one->text);
+        json_array_append_new(incidents,
+                              json_pack("{sIss}", "time", (json_int_t)one->time, "message", text));
+    }
+    return json_pack("{sosisisIso}", "ranks", list, "running", server->running, "waiting",
+                     server->waiting, "generated_tokens",
+                     (json_int_t)server->metrics.generated_tokens, "incidents", incidents);
 }
 
 static json_t *usage(const serve_request *r)

@@ -118,6 +118,7 @@ static void end_choice(serve_schedule *d, serve_choice *c, const char *reason)
     if (r->stream)
         serve_event_finish(d->server, c);
     leave_slot(d, c);
+    r->begun--;
     if (--r->left == 0)
         end_request(d, r);
     else if (r->stream)

@@ -116,6 +116,7 @@ struct serve_request {
 
     serve_choice *choices; /* [choice_count] */
     int left;              /* choices that have not ended */
+    int begun;             /* of these, choices that have left the queue */
     bool waits;            /* none of its choices has begun: it counts as waiting */
     int users;             /* the connection and the schedule; the last one frees the request */
     bool ended;
@@ -255,8 +256,14 @@ void serve_metrics_write(const serve_server *server, cli_text *out);
 /* What a rank has, as the page shows it. */
 typedef struct serve_part {
     char device[64];
-    uint64_t weight_bytes;
+    uint64_t weight_bytes, memory_bytes; /* of the device: for weights, and for everything */
 } serve_part;
+/* What has happened to the ranks. */
+#define SERVE_INCIDENTS 16
+typedef struct serve_incident {
+    int64_t time; /* in seconds since 1970 */
+    char text[512];
+} serve_incident;
 json_t *serve_ranks_json(const serve_server *server);
 
 /* The server -------------------------------------------------------------------------------------
@@ -291,6 +298,8 @@ struct serve_server {
     int ranks, wanted_ranks;     /* at present, and the most that there were */
     serve_part *parts;           /* [part_count]: the parts of the ranks */
     int part_count;
+    serve_incident incidents[SERVE_INCIDENTS]; /* incident i is at i % SERVE_INCIDENTS */
+    int incident_count;
     serve_choice *first, *last; /* the queue */
     int waiting, running;       /* texts */
     int waiting_requests;       /* of which no text has begun */
@@ -342,7 +351,8 @@ double serve_now(void);
 /* Puts the choices of a request into the queue. Returns false if too many requests wait already.
  * Needs the lock. */
 bool serve_enqueue(serve_server *server, serve_request *request);
-/* Takes the first choice from the queue, which is not empty. Needs the lock. */
+/* Takes the choice that is next from the queue, which is not empty: that of the request with the
+ * fewest running texts, and of several such requests, that of the first one. Needs the lock. */
 serve_choice *serve_dequeue(serve_server *server);
 /* Puts a choice that has run before all others of the queue. Needs the lock. */
 void serve_requeue(serve_server *server, serve_choice *choice);
@@ -375,6 +385,9 @@ tsr_status serve_shrink(serve_server *server);
 /* Lets processes join that wait for it. Returns TSR_OK if there are some, which have then joined
  * job.comm. All ranks call this. */
 tsr_status serve_grow(serve_server *server);
+
+/* Prints on rank 0 what has happened to the ranks, and keeps it for the page. */
+void serve_record(serve_server *server, const char *format, ...) CLI_PRINTF(2, 3);
 
 /* Makes SIGINT and SIGTERM stop the server: rank 0 ends what runs, and tells the others. */
 void serve_catch_signals(bool first);
