@@ -87,46 +87,50 @@ for (const [name, change, kind] of [['a wrong value', {temperature: 1000}, OpenA
       if (!(error instanceof kind) || error.type !== 'invalid_request_error' || !error.param) return String(error);
     }
   });
-// A second server has a format with tools. Grammars force the calls, since the model knows none.
-const caller = await start('chatml');
+// Other servers have formats with tools. Grammars force the calls, since the model knows none.
 const tools = [{type: 'function', function: {name: 'get_weather', parameters: {type: 'object', properties: {city: {type: 'string', maxLength: 12}, days: {type: 'integer', minimum: 1, maximum: 9}},
   required: ['city', 'days']}}}, {type: 'function', function: {name: 'now', parameters: {type: 'object', properties: {}, additionalProperties: false}}}];
 const call = {...ask, tools, tool_choice: {type: 'function', function: {name: 'get_weather'}}, temperature: 1, seed: 7, max_tokens: 200};
-const isCall = (one) => one.function.name === 'get_weather' && /^call_/.test(one.id) && typeof JSON.parse(one.function.arguments).city === 'string';
-await point('a call of a tool', async () => {
-  const choice = (await caller.client.chat.completions.create(call)).choices[0];
-  if (choice.finish_reason !== 'tool_calls' || choice.message.content !== null || choice.message.tool_calls.length !== 1 || !isCall(choice.message.tool_calls[0])) return choice;
-});
-await point('a call whose arguments are streamed', async () => {
-  const pieces = [];
-  let reason = null;
-  for await (const event of await caller.client.chat.completions.create({...call, stream: true})) {
-    for (const one of event.choices[0].delta.tool_calls ?? []) pieces.push(one);
-    reason = event.choices[0].finish_reason ?? reason;
+const isCall = (one) => one.function.name === 'get_weather' && one.id.length >= 9 && typeof JSON.parse(one.function.arguments).city === 'string';
+for (const format of ['chatml', 'llama3', 'mistral-tekken']) {
+  const caller = await start(format);
+  await point(`${format}: a call whose arguments are streamed`, async () => {
+    const pieces = [];
+    let reason = null;
+    for await (const event of await caller.client.chat.completions.create({...call, stream: true})) {
+      for (const one of event.choices[0].delta.tool_calls ?? []) pieces.push(one);
+      reason = event.choices[0].finish_reason ?? reason;
+    }
+    const text = pieces.map((one) => one.function.arguments).join('');
+    if (reason !== 'tool_calls' || pieces.length < 8 || pieces.some((one) => one.index !== 0) || pieces[0].function.name !== 'get_weather' || pieces[0].function.arguments !== '' ||
+        pieces.slice(1).some((one) => one.id || one.function.name) || typeof JSON.parse(text).city !== 'string') return pieces;
+  });
+  if (format === 'chatml') {
+    await point('a call of a tool', async () => {
+      const choice = (await caller.client.chat.completions.create(call)).choices[0];
+      if (choice.finish_reason !== 'tool_calls' || choice.message.content !== null || choice.message.tool_calls.length !== 1 || !isCall(choice.message.tool_calls[0])) return choice;
+    });
+    await point("the client's helper assembles calls", async () => {
+      const runner = caller.client.chat.completions.stream(call);
+      const events = [];
+      runner.on('tool_calls.function.arguments.delta', (event) => events.push(event));
+      const final = await runner.finalChatCompletion(), calls = final.choices[0].message.tool_calls;
+      if (final.choices[0].finish_reason !== 'tool_calls' || calls.length !== 1 || !isCall(calls[0]) || events.length < 7 || events.at(-1).arguments !== calls[0].function.arguments)
+        return {final, events};
+    });
+    await point('a conversation with a result', async () => {
+      const first = (await caller.client.chat.completions.create(call)).choices[0].message;
+      const reply = await caller.client.chat.completions.create({...ask, tools, messages: [...ask.messages, first, {role: 'tool', tool_call_id: first.tool_calls[0].id, content: 'warm'}]});
+      if (reply.choices[0].finish_reason !== 'length') return reply;
+    });
+    await point('a parsed schema', async () => {
+      const reply = await caller.client.chat.completions.parse({...ask, max_tokens: 200, response_format: {type: 'json_schema', json_schema: {name: 'pet', strict: true, schema: {type: 'object',
+        properties: {kind: {enum: ['cat', 'dog']}}, required: ['kind'], additionalProperties: false}}}});
+      if (!['cat', 'dog'].includes(reply.choices[0].message.parsed?.kind)) return reply;
+    });
   }
-  const text = pieces.map((one) => one.function.arguments).join('');
-  if (reason !== 'tool_calls' || pieces.length < 8 || pieces.some((one) => one.index !== 0) || pieces[0].function.name !== 'get_weather' || pieces[0].function.arguments !== '' ||
-      pieces.slice(1).some((one) => one.id || one.function.name) || typeof JSON.parse(text).city !== 'string') return pieces;
-});
-await point("the client's helper assembles calls", async () => {
-  const runner = caller.client.chat.completions.stream(call);
-  const events = [];
-  runner.on('tool_calls.function.arguments.delta', (event) => events.push(event));
-  const final = await runner.finalChatCompletion(), calls = final.choices[0].message.tool_calls;
-  if (final.choices[0].finish_reason !== 'tool_calls' || calls.length !== 1 || !isCall(calls[0]) || events.length < 7 || events.at(-1).arguments !== calls[0].function.arguments)
-    return {final, events};
-});
-await point('a conversation with a result', async () => {
-  const first = (await caller.client.chat.completions.create(call)).choices[0].message;
-  const reply = await caller.client.chat.completions.create({...ask, tools, messages: [...ask.messages, first, {role: 'tool', tool_call_id: first.tool_calls[0].id, content: 'warm'}]});
-  if (reply.choices[0].finish_reason !== 'length') return reply;
-});
-await point('a parsed schema', async () => {
-  const reply = await caller.client.chat.completions.parse({...ask, max_tokens: 200, response_format: {type: 'json_schema', json_schema: {name: 'pet', strict: true, schema: {type: 'object',
-    properties: {kind: {enum: ['cat', 'dog']}}, required: ['kind'], additionalProperties: false}}}});
-  if (!['cat', 'dog'].includes(reply.choices[0].message.parsed?.kind)) return reply;
-});
-caller.server.kill('SIGTERM');
+  caller.server.kill('SIGTERM');
+}
 await point('the server ends', () => new Promise((resolve) => {
   server.on('exit', (code) => resolve(code === 0 ? undefined : code));
   server.kill('SIGTERM');
