@@ -1702,6 +1702,7 @@ typedef struct tsr_model_params {
    _Bool 
         next_token;
     tsr_group *sharded_over;
+    tsr_group *context_group;
 } tsr_model_params;
 TSR_API tsr_status tsr_model_open(const tsr_model_file *file,
                                                 const tsr_model_params *params, tsr_model **out);
@@ -1739,6 +1740,7 @@ typedef struct tsr_model_plan_params {
     const int *hosts;
    _Bool 
         next_token;
+    int context_ranks;
 } tsr_model_plan_params;
 typedef struct tsr_model_rank_plan {
     size_t struct_size;
