@@ -140,11 +140,26 @@ bool tsr__schedule_has_prompts(const tsr_generator *g)
     return false;
 }
 
-/* True if a waiting sequence may begin. Takes pages of ended sequences for it. */
+/* Returns how many pages there are at most if all drafts, ended sequences and kept pieces of
+ * prompts leave. Pages that several of these share may count more than once. */
+static int64_t most_pages(const tsr_generator *g)
+{
+    int64_t pages = tsr_kv_cache_free_pages(g->cache) +
+                    (g->prefix ? tsr__prefix_evictable_pages(g->prefix) : 0);
+    for (int i = 0; i < g->count; i++) {
+        const tsr__sequence *s = &g->sequences[i];
+        if (s->used)
+            pages += pages_of(g, s) - (goes_on(s) ? pages_for(g, s->seen) : 0);
+    }
+    return pages;
+}
+
+/* True if a waiting sequence may begin. Takes pages of drafts and of ended sequences for it, unless
+ * these are too few. */
 static bool may_begin(tsr_generator *g, const tsr__sequence *s)
 {
     const int64_t needed = pages_for(g, s->length < g->longest ? s->length + 1 : s->length);
-    if (find_oldest_waiting(g) != s)
+    if (find_oldest_waiting(g) != s || most_pages(g) < needed)
         return false;
     for (;;) {
         int64_t available = tsr_kv_cache_free_pages(g->cache);
@@ -161,16 +176,20 @@ static bool may_begin(tsr_generator *g, const tsr__sequence *s)
 }
 
 /* Makes room for the first `end` tokens of a sequence. Returns false if it must wait for older
- * ones. */
+ * ones, whose drafts then stay. */
 static bool make_room(tsr_generator *g, const tsr__sequence *s, int64_t end)
 {
-    while (lacks(g, s, end) > tsr_kv_cache_free_pages(g->cache))
-        if (!free_unused(g)) {
-            tsr__sequence *youngest = find_youngest(g);
-            if (!youngest || youngest->age <= s->age)
-                return false;
-            preempt(g, youngest);
-        }
+    while (lacks(g, s, end) > tsr_kv_cache_free_pages(g->cache)) {
+        tsr__sequence *youngest = find_youngest(g);
+        const bool preempts = youngest && youngest->age > s->age;
+        if (!preempts && most_pages(g) < lacks(g, s, end))
+            return false;
+        if (free_unused(g))
+            continue;
+        if (!preempts)
+            return false;
+        preempt(g, youngest);
+    }
     return true;
 }
 
