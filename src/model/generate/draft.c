@@ -183,25 +183,24 @@ void tsr__drafts_plan(tsr_generator *g, const tsr__draft_text *text)
 static tsr_status share_drafts(const tsr_generator *g, int count, tsr__draft_text *texts,
                                tsr_status own)
 {
-    const int each = 1 + TSR_MAX_DRAFT_TOKENS;
-    int32_t words[TSR__DRAFT_SEQUENCES * (1 + TSR_MAX_DRAFT_TOKENS)];
+    int32_t words[TSR__DRAFT_SEQUENCES][1 + TSR_MAX_DRAFT_TOKENS];
     if (!g->model->stages)
         return own;
     for (int i = 0; i < count; i++) {
-        words[i * each] = own == TSR_OK ? texts[i].count : -1;
-        memcpy(words + i * each + 1, texts[i].ids, sizeof texts[i].ids);
+        words[i][0] = own == TSR_OK ? texts[i].count : -1;
+        memcpy(words[i] + 1, texts[i].ids, sizeof texts[i].ids);
     }
     const tsr__error error = tsr__error_take();
-    const tsr_status status =
-        tsr__model_from_last(g->model, words, (uint64_t)count * (uint64_t)each, TSR_I32);
+    const tsr_status status = tsr__model_from_last(
+        g->model, words, (uint64_t)count * (sizeof *words / sizeof **words), TSR_I32);
     if (own != TSR_OK) {
         tsr__error_put_back(&error);
         return own;
     }
     TSR__TRY(status);
     for (int i = 0; i < count; i++) {
-        texts[i].count = words[i * each];
-        memcpy(texts[i].ids, words + i * each + 1, sizeof texts[i].ids);
+        texts[i].count = words[i][0];
+        memcpy(texts[i].ids, words[i] + 1, sizeof texts[i].ids);
         TSR__REQUIRE(texts[i].count >= 0, "generator: the last stage could not find drafts");
     }
     return TSR_OK;
