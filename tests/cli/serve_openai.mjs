@@ -1,5 +1,5 @@
 // node serve_openai.mjs TOOL MODEL FOLDER: asks tessera serve with OpenAI's client of npm, which is installed in FOLDER. Prints TAP.
-import {spawn} from 'node:child_process';
+import {spawn, spawnSync} from 'node:child_process';
 import {createRequire} from 'node:module';
 import {pathToFileURL} from 'node:url';
 
@@ -131,6 +131,8 @@ for (const format of ['chatml', 'llama3', 'mistral-tekken']) {
   }
   caller.server.kill('SIGTERM');
 }
+const metrics = await (await fetch(address + '/metrics')).text(), checked = spawnSync('promtool', ['check', 'metrics'], {input: metrics});
+if (!checked.error) await point("Prometheus's promtool has no complaint", async () => { if (checked.status !== 0 || checked.stderr.length > 0) return String(checked.stderr); });
 await point('the server ends', () => new Promise((resolve) => {
   server.on('exit', (code) => resolve(code === 0 ? undefined : code));
   server.kill('SIGTERM');

@@ -1,5 +1,6 @@
 /* Tests tessera serve with clients of its own: texts, streams, limits, clients that go away, keys,
  * signals and several ranks. The texts must be those of `tessera generate`. */
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -742,9 +743,28 @@ START_TEST(texts_wait_for_pages)
 }
 END_TEST
 
+/* A client that goes on to send a byte now and then is disconnected, while headers are read and
+ * while a body is. */
+static void check_slow_sender(const server *s)
+{
+    static const char *const heads[] = {
+        "GET /health HTTP/1.1\r\nX: ", "POST /tokenize HTTP/1.0\r\nContent-Length: 100000\r\n\r\n"};
+    for (int i = 0; i < 2; i++) {
+        struct pollfd one = {.fd = server_dial(s), .events = POLLIN};
+        server_put(one.fd, heads[i], strlen(heads[i]));
+        char byte;
+        while (poll(&one, 1, 50) == 0) /* the test's time is limited */
+            (void)!send(one.fd, "a", 1, MSG_NOSIGNAL);
+        ck_assert_int_le((int)recv(one.fd, &byte, 1, 0), 0);
+        close(one.fd);
+    }
+    ck_assert_double_eq(server_metric(s, "slow_senders_total"), 2);
+}
+
 START_TEST(deadlines_end_requests)
 {
-    server s = server_start(SERVE "--parallel 1 --context 512 --deadline 0.05 --no-prefix-cache");
+    server s = server_start(
+        SERVE "--parallel 1 --context 512 --deadline 0.05 --no-prefix-cache --send-time 1");
     int clients[2];
     static const char *const wanted[] = {"the text took longer than 0.05 s, with ",
                                          "the request waited longer than 0.05 s"};
@@ -759,6 +779,7 @@ START_TEST(deadlines_end_requests)
         free(r.text);
     }
     ck_assert_double_eq(server_metric(&s, "requests_failed_total"), 2);
+    check_slow_sender(&s);
     server_stop(&s);
 }
 END_TEST

@@ -23,6 +23,13 @@ passes() {
     env PACKAGES_ROOT="$folder/root" PKG_CONFIG_PATH="$libraries/pkgconfig" PKG_CONFIG_SYSROOT_DIR="$folder/root" \
         LD_LIBRARY_PATH="$libraries" PATH="$folder/root/usr/bin:$PATH" sh "debian/tests/$1"
 }
+# Checks the unit file with the path of the extracted tool.
+is_unit() {
+    sed "s|=/usr/|=$folder/root/usr/|; /^Documentation/d" "$folder/root/usr/share/doc/tessera/tessera.service" >"$folder/tessera.service" || return 1
+    complaints=$(systemd-analyze verify "$folder/tessera.service" 2>&1 || echo "it failed")
+    echo "$complaints"
+    [ -z "$complaints" ]
+}
 check_packages() {
     . tests/source/tap.sh
     point "the packages are built" builds
@@ -32,6 +39,9 @@ check_packages() {
     done
     point "digits are learned by the installed example" passes digits
     point "the installed tool runs" passes generate
+    if command -v systemd-analyze >/dev/null; then
+        point "systemd has no complaint about the unit file" is_unit
+    fi
     plan
 }
 run_tap check_packages

@@ -261,6 +261,25 @@ static int socket_of(struct MHD_Connection *connection)
     return info != NULL ? info->connect_fd : -1;
 }
 
+static serve_sender *sender_of(struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info != NULL ? info->socket_context : NULL;
+}
+
+/* Called by libmicrohttpd when a connection begins, and before its socket is closed. */
+static void connect_or_close(void *user, struct MHD_Connection *connection, void **context,
+                             enum MHD_ConnectionNotificationCode code)
+{
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        *context = serve_sender_begin(user, socket_of(connection));
+    } else {
+        serve_sender_end(user, *context);
+        *context = NULL;
+    }
+}
+
 static void generate(serve_server *server, exchange *c, bool chat)
 {
     serve_request *r = serve_request_read(server, chat, c->body.data, c->body.size, &c->problem);
@@ -578,6 +597,7 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *from, const cha
         *size = 0;
         return MHD_YES;
     }
+    serve_sender_set(server, sender_of(from), false);
     return c->route->handle != NULL ? c->route->handle(server, from)
                                     : read_and_answer(server, from, c);
 }
@@ -588,8 +608,8 @@ static void complete(void *user, struct MHD_Connection *from, void **state,
 {
     serve_server *server = user;
     exchange *c = *state;
-    (void)from;
     (void)code;
+    serve_sender_set(server, sender_of(from), true);
     if (c == NULL)
         return;
     pthread_mutex_lock(&server->lock);
@@ -695,10 +715,11 @@ static int listen_on(serve_server *server, const struct addrinfo *address, char 
             (address->ai_family == AF_INET6 ? MHD_USE_IPv6 : MHD_NO_FLAG),
         (uint16_t)serve_chosen.port, NULL, NULL, handle, server, MHD_OPTION_SOCK_ADDR,
         address->ai_addr, MHD_OPTION_NOTIFY_COMPLETED, complete, server,
-        MHD_OPTION_CONNECTION_LIMIT, (unsigned)serve_chosen.connections,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HEADER_BYTES, MHD_OPTION_CONNECTION_TIMEOUT,
-        (unsigned)IDLE_SECONDS, MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_ARRAY,
-        certificate != NULL ? tls : tls + 2, MHD_OPTION_END);
+        MHD_OPTION_NOTIFY_CONNECTION, connect_or_close, server, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)serve_chosen.connections, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        (size_t)HEADER_BYTES, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS,
+        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_ARRAY, certificate != NULL ? tls : tls + 2,
+        MHD_OPTION_END);
     if (server->daemon == NULL)
         return cli_failed("serve: cannot listen on %s, port %" PRId64 "%s: %s", serve_chosen.host,
                           serve_chosen.port,

@@ -68,6 +68,8 @@ void serve_metrics_write(const serve_server *s, cli_text *out)
     add_value(out, "requests_waiting", "gauge", "Texts in the queue.", (uint64_t)s->waiting);
     add_value(out, "requests_running", "gauge", "Texts that are being generated.",
               (uint64_t)s->running);
+    add_value(out, "slow_senders_total", "counter",
+              "Connections that were ended because sending a request took too long.", m->slow);
     add_value(out, "request_body_bytes", "gauge",
               "Bytes of bodies of requests that are received, wait to be read, or are being read.",
               s->body_bytes);

@@ -10,6 +10,7 @@ serve_options serve_chosen = {.host = "127.0.0.1",
                               .queue = 64,
                               .body_limit = 16,
                               .connections = 1024,
+                              .send_time = 300,
                               .grace = 30,
                               .lost_after = 120};
 
@@ -48,6 +49,10 @@ static const cli_option serve_option_table[] = {
      .low = 1, .high = 1024},
     {"connections", "N", "most connections at the same time (default: 1024)",
      .integer = &serve_chosen.connections, .low = 1, .high = 1 << 20},
+    {"send-time", "SECONDS",
+     "how long a client may take to send a request, from its connection or the last answer on "
+     "(default: 300)",
+     .real = &serve_chosen.send_time, .low = 0.1, .high = 1e9},
     {"lost-after", "SECONDS", "a rank that does not answer for so long is lost (default: 120)",
      .real = &serve_chosen.lost_after, .low = 1, .high = 1e6},
     {"grace", "SECONDS", "how long running texts may go on after SIGINT or SIGTERM (default: 30)",

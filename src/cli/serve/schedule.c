@@ -227,14 +227,15 @@ static bool is_gone(serve_request *r)
     return r->cancelled;
 }
 
-/* Ends the waiting requests whose clients have gone, which would fill the queue, and those that
- * have waited too long. Needs the lock. */
+/* Ends the waiting requests whose clients have gone, which would fill the queue, those that have
+ * waited too long, and connections of clients that send too slowly. Needs the lock. */
 static void end_gone(serve_schedule *d)
 {
     const double now = serve_now();
     if (now < d->looked + GONE_SECONDS)
         return;
     d->looked = now;
+    serve_end_slow_senders(d->server);
     const serve_request *last = NULL;
     for (serve_choice *c = d->server->first; c != NULL; c = c->next) {
         if (c->request != last)

@@ -20,9 +20,9 @@
 typedef struct serve_options {
     const char *host, *name, *api_key_file, *tls_cert, *tls_key;
     int64_t port, parallel, queue, body_limit, connections;
-    int64_t piece, cache_tokens; /* 0: parallel · context */
-    double grace, deadline;      /* seconds; deadline 0: there is none */
-    double lost_after;           /* seconds */
+    int64_t piece, cache_tokens;  /* 0: parallel · context */
+    double grace, deadline;       /* seconds; deadline 0: there is none */
+    double lost_after, send_time; /* seconds */
     bool no_api_key, no_prefix_cache;
 } serve_options;
 
@@ -43,6 +43,7 @@ bool serve_is_utf8(const char *text, size_t size);
 
 typedef struct serve_server serve_server;
 typedef struct serve_readers serve_readers;
+typedef struct serve_sender serve_sender;
 
 /* Why a request was refused: a status of HTTP, and a sentence. */
 typedef struct serve_problem {
@@ -245,7 +246,8 @@ typedef struct serve_histogram {
 } serve_histogram;
 typedef struct serve_metrics {
     uint64_t requests, refused, cancelled, failed, prompt_tokens, generated_tokens;
-    uint64_t losses, joins;                 /* of ranks */
+    uint64_t slow;          /* connections that were ended: see serve_end_slow_senders */
+    uint64_t losses, joins; /* of ranks */
     serve_histogram first_token, per_token; /* in seconds */
     double steps, between_steps;            /* seconds in which texts ran: in steps, and outside */
 } serve_metrics;
@@ -304,6 +306,7 @@ struct serve_server {
     int waiting, running;       /* texts */
     int waiting_requests;       /* of which no text has begun */
     int exchanges;              /* requests that have not been answered completely */
+    serve_sender *senders;      /* the connections */
     int64_t bodies;             /* that wait for a reader, or are being read */
     size_t body_bytes;          /* of these, and of those that are being received */
     serve_metrics metrics;
@@ -332,6 +335,15 @@ bool serve_http_is_closed(const serve_request *request);
 /* Checks the headers Host and Origin, which may be NULL, of a request to a server without a key
  * (origin.c): others' pages must not use the server by the browser of somebody on this host. */
 bool serve_check_origin(const char *host, const char *origin, serve_problem *problem);
+
+/* How long clients take to send a request (senders.c). A connection has a sender from its begin
+ * until before its socket is closed. NULL is allowed for all but the first. */
+serve_sender *serve_sender_begin(serve_server *server, int socket);
+void serve_sender_end(serve_server *server, serve_sender *sender);
+/* Notes that the client has sent a whole request, or may send the next one (`sends`). */
+void serve_sender_set(serve_server *server, serve_sender *sender, bool sends);
+/* Ends the connections whose clients have taken longer than --send-time. Needs the lock. */
+void serve_end_slow_senders(serve_server *server);
 
 /* Threads that read bodies (readers.c). `run` is called in one of them. */
 typedef struct serve_work {
