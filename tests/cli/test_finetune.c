@@ -1,5 +1,6 @@
 /* Tests tessera finetune: recorded runs on several grids, interrupted and lost trainings, bad
  * input, and the loss of preferences. */
+#include <inttypes.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -335,6 +336,84 @@ START_TEST(the_peak_is_as_planned)
     free(log);
     json_decref(plan);
     done(&job);
+}
+END_TEST
+
+/* Adds a tensor in bf16 to the header of a safetensors file. Its data are a hole in the file. */
+static void add_hole(char *header, size_t size, uint64_t *bytes, const char *name, int rows,
+                     int columns)
+{
+    const uint64_t all = 2 * (uint64_t)rows * (uint64_t)(columns > 0 ? columns : 1);
+    const size_t used = strlen(header);
+    char shape[32];
+    snprintf(shape, sizeof shape, columns > 0 ? "%d, %d" : "%d", rows, columns);
+    const int length = snprintf(header + used, size - used,
+                                "%s\"%s\": {\"dtype\": \"BF16\", \"shape\": [%s], "
+                                "\"data_offsets\": [%" PRIu64 ", %" PRIu64 "]}",
+                                used > 1 ? ", " : "", name, shape, *bytes, *bytes + all);
+    ck_assert_uint_lt(used + (size_t)length, size);
+    *bytes += all;
+}
+
+/* Writes a model with the sizes of Qwen3 8B, whose weights are a hole. */
+static void write_8b(void)
+{
+    enum { WIDTH = 4096, INNER = 12288, WORDS = 151936, LAYERS = 36 };
+    static const struct {
+        const char *name;
+        int rows, columns;
+    } parts[] = {
+        {"input_layernorm", WIDTH, 0},      {"post_attention_layernorm", WIDTH, 0},
+        {"self_attn.q_proj", WIDTH, WIDTH}, {"self_attn.k_proj", 1024, WIDTH},
+        {"self_attn.v_proj", 1024, WIDTH},  {"self_attn.o_proj", WIDTH, WIDTH},
+        {"self_attn.q_norm", 128, 0},       {"self_attn.k_norm", 128, 0},
+        {"mlp.gate_proj", INNER, WIDTH},    {"mlp.up_proj", INNER, WIDTH},
+        {"mlp.down_proj", WIDTH, INNER},
+    };
+    static char header[1 << 17] = "{";
+    uint64_t bytes = 0;
+    header[1] = '\0';
+    add_hole(header, sizeof header, &bytes, "model.embed_tokens.weight", WORDS, WIDTH);
+    add_hole(header, sizeof header, &bytes, "lm_head.weight", WORDS, WIDTH);
+    add_hole(header, sizeof header, &bytes, "model.norm.weight", WIDTH, 0);
+    for (int l = 0; l < LAYERS; l++)
+        for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+            char name[96];
+            snprintf(name, sizeof name, "model.layers.%d.%s.weight", l, parts[i].name);
+            add_hole(header, sizeof header, &bytes, name, parts[i].rows, parts[i].columns);
+        }
+    strcat(header, "}"); /* NOLINT: fits */
+    write_file(
+        "config.json",
+        "{\"model_type\": \"qwen3\", \"hidden_size\": 4096, \"intermediate_size\": 12288, "
+        "\"num_hidden_layers\": 36, \"num_attention_heads\": 32, \"num_key_value_heads\": 8, "
+        "\"head_dim\": 128, \"vocab_size\": 151936, \"max_position_embeddings\": 40960, "
+        "\"rms_norm_eps\": 1e-6, \"rope_theta\": 1e6, \"tie_word_embeddings\": false, "
+        "\"hidden_act\": \"silu\"}");
+    const uint64_t length = strlen(header);
+    FILE *file = fopen(in_folder("model.safetensors"), "wb");
+    ck_assert(file && fwrite(&length, sizeof length, 1, file) == 1 &&
+              fwrite(header, 1, length, file) == length && fflush(file) == 0);
+    ck_assert_int_eq(ftruncate(fileno(file), (off_t)(sizeof length + length + bytes)), 0);
+    ck_assert_int_eq(fclose(file), 0);
+}
+
+/* An adapter of an 8B model in q4_k is trained on rows of 2048 tokens with 12 GiB. */
+START_TEST(an_8b_model_fits_12_gib)
+{
+    char arguments[512];
+    write_8b();
+    snprintf(arguments, sizeof arguments,
+             "plan %s --goal finetune --ranks 1 --memory 12G --dtype q4_k --lora-rank 16 --batch 1 "
+             "--context 2048 --json",
+             in_folder(""));
+    json_t *plan = tool_json(arguments, "tessera.plan.finetune");
+    const json_t *grid = json_array_get(tool_member(plan, "grids"), 0),
+                 *rank = json_array_get(tool_member(grid, "ranks"), 0);
+    const double peak = tool_number(rank, "recomputed_peak_bytes"), gib = 1 << 30;
+    /* 8.2e9 weights with 4.5 bits each have 4.3 GiB; the inputs of 36 layers, 1.1 GiB */
+    ck_assert_msg(peak > 5.4 * gib && peak <= 12 * gib, "%.2f GiB", peak / gib);
+    json_decref(plan);
 }
 END_TEST
 
@@ -782,6 +861,7 @@ TESTS(finetune)
     tcase_add_test(tests, preferences_are_as_the_formula);
     tcase_add_test(tests, a_step_of_preferences_is_as_in_double_precision);
     tcase_add_loop_test(tests, the_peak_is_as_planned, 0, 2);
+    tcase_add_test(tests, an_8b_model_fits_12_gib);
     tcase_add_test(tests, the_plan_counts_an_adapter_of_the_head);
     tcase_add_test(tests, the_plan_counts_adapters_of_experts);
     tcase_add_test(tests, the_plan_divides_weights);

@@ -56,9 +56,9 @@ done
 cp "$folder/killed.log" "$folder/restarted.log"
 start 1 --resume "$folder/alone" --log "$folder/alone.log" || fail "one rank could not go on"
 same_losses "$folder/alone.log" 10 || fail "the training resumed after the kill has other losses"
-# The launcher sets TESSERA_RESTART when it starts an elastic job again: also then, the checkpoint says what the training is.
+# The launcher sets TESSERA_RESTART when it starts an elastic job again, with the same command.
 restart=10
-start 2 --elastic --checkpoint "$folder/restarted" --log "$folder/restarted.log" || fail "an elastic job cannot start again"
+train 2 --elastic --fsdp --steps 120 --checkpoint "$folder/restarted" --log "$folder/restarted.log" || fail "an elastic job cannot start again"
 restart=
 same_losses "$folder/restarted.log" 0 || fail "the elastic job that started again has other losses"
 start 2 --elastic --resume "$folder/elastic" --log "$folder/elastic.log" || fail "an elastic job cannot load a checkpoint"
