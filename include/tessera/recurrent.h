@@ -12,8 +12,9 @@
  *     lengths   i32 [batch]: only the first lengths[b] tokens of row b count. The others change no
  *               state; their results and gradients are 0. NULL: all count
  *     starts    i32 [batch, tokens]: the index, in the row, of the first token of each token's
- *               document. Nothing is carried from one document to the next. There is then no
- *               `state`, and a new state is that of the last document. NULL: a row is one sequence
+ *               document; below 0: the document began before the row, and goes on with `state`.
+ *               Nothing is carried from one document to the next, and a new state is that of the
+ *               last document. Not together with read_slots. NULL: a row is one sequence
  *
  * Both are contiguous, and values out of range are clamped. The states of many sequences can be
  * kept in one tensor, a slot for each, so that a batch of some of them needs no copies:

@@ -156,9 +156,9 @@ TSR_API TSR_NODISCARD tsr_status tsr_self_attention_create(const tsr_self_attent
  * have the same heads of each layer. Rotary positions, windows and documents are those of the
  * undivided sequence.
  *
- * Only self-attention and delta nets combine the tokens of a divided row: rows of latent attention
- * and of short convolutions cannot be divided. Delta nets compute the chunks in the order of the
- * sequence, and broadcast the states between them. Attention gathers keys and values of all tokens,
+ * Only self-attention, delta nets and short convolutions combine the tokens of a divided row: rows
+ * of latent attention cannot be divided. Delta nets and short convolutions compute the chunks in
+ * the order of the sequence, and broadcast the states between them. Attention gathers keys and values of all tokens,
  * a few heads at a time, while the heads before are computed, and a backward pass gathers them
  * again and sums their gradients over the ranks. For t tokens in all, k kv heads of this rank and e
  * bytes of an element, a forward pass receives at most 2 · t · k · head_dim · e bytes, and a
@@ -249,7 +249,7 @@ typedef struct tsr_delta_net_params {
      * same key head are n apart. Gathered parameters, and initial values, are then in the order of
      * each rank's heads. */
     bool tiled_heads;
-    tsr_group *context_group; /* as in tsr_self_attention_params; packed rows are then refused */
+    tsr_group *context_group; /* as in tsr_self_attention_params */
 } tsr_delta_net_params;
 #define tsr_delta_net_params(...)                                                                  \
     (&(tsr_delta_net_params){.struct_size = sizeof(tsr_delta_net_params), __VA_ARGS__})
@@ -285,6 +285,7 @@ typedef struct tsr_short_conv_params {
     bool reduce_f32;
     int overlap_parts;
     bool deferred;
+    tsr_group *context_group; /* as in tsr_self_attention_params */
 } tsr_short_conv_params;
 #define tsr_short_conv_params(...)                                                                 \
     (&(tsr_short_conv_params){.struct_size = sizeof(tsr_short_conv_params), __VA_ARGS__})

@@ -11,12 +11,12 @@ uint conv_length(uint b)
                                              : uint(clamp(int(tsr_words(p.lengths).v[b]), 0, int(p.tokens)));
 }
 
-// The first token that token t of row b sees: −TAPS + 1, the oldest in the state, or, in packed
-// rows, the first one of its document.
+// The first token that token t of row b sees: −TAPS, which is before the oldest in the state, or, in
+// packed rows, the first one of its document if that is not before the row.
 int conv_first(uint b, uint t)
 {
     return (p.starts.x | p.starts.y) == 0u ? -int(TAPS)
-                                           : clamp(int(tsr_words(p.starts).v[b * p.tokens + t]), 0, int(t));
+                                           : clamp(int(tsr_words(p.starts).v[b * p.tokens + t]), -int(TAPS), int(t));
 }
 
 // Input t of row b, where slot `slot` of the state has the inputs before 0.

@@ -57,6 +57,8 @@ void tsr__context_forget(tsr__context **context);
 int64_t tsr__context_tokens(const tsr__context *context);
 /* Returns the place in the sequence of one of this rank's tokens. */
 int64_t tsr__context_place(const tsr__context *context, int64_t token);
+/* Returns how many tokens of this rank are in the first of its two chunks. */
+int64_t tsr__context_front(const tsr__context *context);
 
 /* The documents of packed rows, for the attention and the delta nets of a pass. */
 typedef struct tsr__documents {
@@ -64,6 +66,9 @@ typedef struct tsr__documents {
     tsr_tensor *starts;
     tsr_tensor *positions; /* i32 [rows, 1, tokens]: of each token in its document */
     tsr__context *context; /* NULL: rows are not divided */
+    /* As starts, but counted from the first token of this rank's chunk that has the token; below 0:
+     * the document began before the chunk. Set if rows are divided and have starts */
+    tsr_tensor *chunk_starts;
 } tsr__documents;
 
 /* layers/transformer_block.c: Sets the documents of the rows of the next forward passes of a block,

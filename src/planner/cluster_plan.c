@@ -112,11 +112,11 @@ static double tokens_of(const tsr__grid_work *w)
 static tsr_status check_context(const tsr_model_config *config, int context_ranks)
 {
     for (int i = 0; i < config->kind_count && context_ranks > 1; i++)
-        if (config->kinds[i]->latent || config->kinds[i]->conv_taps > 0)
+        if (config->kinds[i]->latent)
             return tsr__fail(TSR_ERR_UNSUPPORTED,
-                             "planner: %d context ranks cannot divide the sequences of %s",
-                             context_ranks,
-                             config->kinds[i]->latent ? "latent attention" : "short convolutions");
+                             "planner: %d context ranks cannot divide the sequences of latent "
+                             "attention",
+                             context_ranks);
     return TSR_OK;
 }
 

@@ -335,9 +335,6 @@ static const struct {
     {"plan " TEST_DATA "/model/families/deepseek2/deepseek2-f16.gguf --cluster hosts.json --goal "
      "training --context-parallel 2",
      "tessera: plan: planner: 2 context ranks cannot divide the sequences of latent attention\n"},
-    {"plan " TEST_DATA "/model/families/lfm2moe/hf --cluster hosts.json --goal training "
-     "--context-parallel 2",
-     "tessera: plan: planner: 2 context ranks cannot divide the sequences of short convolutions\n"},
     {"plan " STORIES " --cluster hosts.json --goal training --context-parallel 5",
      "tessera: plan: planner: no grid of 3 ranks has 5 context ranks and divides 1 sequence\n"},
     {"plan . --cluster hosts.json --links empty.json",

@@ -12,8 +12,9 @@ static const double unequal[] = {3, 1, 2, 0.5, 1, 1, 1, 1};
 static const tsr_random_params masks = {.struct_size = sizeof masks, .seed = 5, .offset = 9};
 
 typedef struct run {
-    const tsr_self_attention_params *params; /* NULL: a delta net */
-    bool in_block;                           /* a block of it, with dropout */
+    const tsr_self_attention_params *params; /* NULL: a delta net or a short convolution */
+    bool is_conv;
+    bool in_block; /* a block of it, with dropout */
     tsr_group *alone;
     int64_t tokens;
     const tsr_partition_params *partition;
@@ -55,6 +56,13 @@ static tsr_layer *create(const run *r, tsr_group *context)
 {
     tsr_layer *layer = NULL;
     const tsr_init_params *init = tsr_init_params(.kind = TSR_INIT_TORCH, .seed = 3);
+    if (!r->params && r->is_conv) {
+        OK(tsr_short_conv_create(tsr_short_conv_params(.group = r->alone, .name = "conv",
+                                                       .size = SIZE, .taps = 4, .init = init,
+                                                       .context_group = context),
+                                 &layer));
+        return layer;
+    }
     if (!r->params) {
         OK(tsr_delta_net_create(tsr_delta_net_params(.group = r->alone, .name = "delta",
                                                      .size = SIZE, .key_heads = 2, .heads = 4,
@@ -83,6 +91,47 @@ static tsr_layer *create(const run *r, tsr_group *context)
     return layer;
 }
 
+/* Documents end after a third and two thirds of a row, and in the second row one token later. */
+static int32_t start_of(int64_t tokens, int row, int64_t token)
+{
+    const int64_t third = tokens / 3 + row;
+    return (int32_t)(token < third ? 0 : token < 2 * third ? third : 2 * third);
+}
+
+/* Makes the documents of this rank's tokens, or of whole rows. */
+static void make_documents(const run *r, bool divided, tsr__documents *out)
+{
+    const tsr_shard_range all[2] = {{0, (uint64_t)r->tokens}, {0, 0}},
+                          *chunks = divided ? r->chunks : all;
+    const int64_t own = (int64_t)(chunks[0].count + chunks[1].count), shape[] = {ROWS, own};
+    int32_t *starts = calloc((size_t)(ROWS * own) + 1, sizeof *starts),
+            *here = calloc((size_t)(ROWS * own) + 1, sizeof *here);
+    CHECK(starts && here, "no memory");
+    int64_t n = 0;
+    for (int row = 0; row < ROWS; row++)
+        for (int i = 0; i < 2; i++)
+            for (uint64_t t = 0; t < chunks[i].count; t++, n++) {
+                starts[n] = start_of(r->tokens, row, (int64_t)(chunks[i].start + t));
+                here[n] = (int32_t)(starts[n] - (int64_t)chunks[i].start);
+            }
+    *out = (tsr__documents){.starts = tensor_new(TSR_I32, 2, shape),
+                            .positions = tensor_new(TSR_I32, 2, shape),
+                            .chunk_starts = divided ? tensor_new(TSR_I32, 2, shape) : NULL};
+    OK(tsr_tensor_upload(queue, out->starts, starts, (uint64_t)n * sizeof *starts));
+    OK(tsr_fill(queue, out->positions, 0)); /* delta nets do not read them */
+    if (divided)
+        OK(tsr_tensor_upload(queue, out->chunk_starts, here, (uint64_t)n * sizeof *here));
+    free(starts);
+    free(here);
+}
+
+static void free_documents(tsr__documents *documents)
+{
+    tsr_tensor_destroy(&documents->starts);
+    tsr_tensor_destroy(&documents->positions);
+    tsr_tensor_destroy(&documents->chunk_starts);
+}
+
 /* Makes two passes of a layer, whose gradients are added. */
 static void pass(tsr_layer *layer, const double *x, const double *dy, int64_t tokens, double **y,
                  double **dx)
@@ -104,14 +153,14 @@ static void pass(tsr_layer *layer, const double *x, const double *dy, int64_t to
     tsr_layer_saved_destroy(&saved);
 }
 
-static void compare(const tsr_self_attention_params *params, bool in_block, int64_t tokens,
-                    bool is_unequal)
+static void compare_rows(const tsr_self_attention_params *params, bool in_block, int64_t tokens,
+                         bool is_unequal, bool is_packed, bool is_conv)
 {
     if (ranks == 1) {
         case_skip("one rank");
         return;
     }
-    run r = {.params = params, .in_block = in_block, .tokens = tokens};
+    run r = {.params = params, .is_conv = is_conv, .in_block = in_block, .tokens = tokens};
     const tsr_partition_params by_rates = {
         .struct_size = sizeof by_rates, .kind = TSR_PARTITION_WEIGHTED, .rates = unequal};
     r.partition = is_unequal ? &by_rates : NULL;
@@ -122,6 +171,13 @@ static void compare(const tsr_self_attention_params *params, bool in_block, int6
     double *x = numbers(41, count, TSR_F32), *dy = numbers(42, count, TSR_F32), *y, *dx, *own_y,
            *own_dx, *own_x = own_of(&r, x), *own_dy = own_of(&r, dy);
     tsr_layer *whole = create(&r, NULL), *divided = create(&r, group);
+    tsr__documents documents[2] = {0};
+    if (is_packed) {
+        make_documents(&r, false, &documents[0]);
+        make_documents(&r, true, &documents[1]);
+        tsr__layer_set_documents(whole, &documents[0]);
+        tsr__layer_set_documents(divided, &documents[1]);
+    }
     pass(whole, x, dy, tokens, &y, &dx);
     pass(divided, own_x, own_dy, own, &own_y, &own_dx);
     double *want_y = own_of(&r, y), *want_dx = own_of(&r, dx);
@@ -143,7 +199,15 @@ static void compare(const tsr_self_attention_params *params, bool in_block, int6
         free(all[i]);
     tsr_layer_destroy(&whole);
     tsr_layer_destroy(&divided);
+    free_documents(&documents[0]);
+    free_documents(&documents[1]);
     tsr_group_destroy(&r.alone);
+}
+
+static void compare(const tsr_self_attention_params *params, bool in_block, int64_t tokens,
+                    bool is_unequal)
+{
+    compare_rows(params, in_block, tokens, is_unequal, false, false);
 }
 
 CASE(context_attention, "context: attention of divided sequences is that of whole ones")
@@ -167,6 +231,18 @@ CASE(context_delta_net, "context: delta nets of divided sequences are those of w
 {
     compare(NULL, false, 1, false); /* only the first rank has a token */
     compare(NULL, false, 70, true);
+    /* packed rows, by the recurrence and by chunks: documents that begin and end in chunks, and
+     * that chunks pass on */
+    compare_rows(NULL, false, 19, false, true, false);
+    compare_rows(NULL, false, 130, true, true, false);
+}
+
+CASE(context_short_conv, "context: short convolutions of divided sequences are those of whole ones")
+{
+    /* chunks without tokens, chunks that are shorter than what they pass on, and packed rows */
+    compare_rows(NULL, false, 1, false, false, true);
+    compare_rows(NULL, false, 7, false, false, true);
+    compare_rows(NULL, false, 23, true, true, true);
 }
 
 /* Keys and values of more than half a megabyte are gathered by groups of heads. */
@@ -260,10 +336,6 @@ CASE(context_mistakes, "context: mistakes")
                                                  .heads = 2, .key_dim = 4, .value_dim = 4,
                                                  .context_group = group),
                             &layer));
-    tsr__documents packed = {.starts = x};
-    tsr__layer_set_documents(layer, &packed);
-    FAILS(tsr_layer_forward(layer, x, NULL, &y), TSR_ERR_UNSUPPORTED,
-          "delta_net: packed rows with a context_group are not supported");
     tsr_layer_destroy(&layer);
     tsr_stream *other = NULL;
     tsr_group *elsewhere = NULL;

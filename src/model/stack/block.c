@@ -76,6 +76,7 @@ static tsr_short_conv_params short_conv_of(const tsr_model_layer *layer,
 {
     return (tsr_short_conv_params){.struct_size = sizeof(tsr_short_conv_params),
                                    .taps = layer->conv_taps,
+                                   .context_group = common->context_group,
                                    .partition = &common->heads,
                                    .init = &common->init,
                                    .output_init = &common->output_init};
@@ -161,10 +162,9 @@ static tsr_status create_with_mixer(const tsr_model_layer *layer, const common_p
 /* Refuses layers that a context group cannot divide. */
 static tsr_status check_context(const tsr__stack_options *o, const tsr_model_layer *layer)
 {
-    return o->context_group && (layer->latent || layer->conv_taps > 0)
-               ? tsr__fail(TSR_ERR_UNSUPPORTED,
-                           "it has %s, whose sequences a context_group cannot divide",
-                           layer->latent ? "latent attention" : "a short convolution")
+    return o->context_group && layer->latent
+               ? tsr__fail(TSR_ERR_UNSUPPORTED, "it has latent attention, whose sequences a "
+                                                "context_group cannot divide")
                : TSR_OK;
 }
 

@@ -52,9 +52,27 @@ static tsr_status upload(const tsr_stack *s, int ndim, const int64_t *shape, con
                              (uint64_t)tsr_layout_count(tsr_tensor_layout(*out)) * sizeof *values);
 }
 
+/* Uploads starts that are counted from the chunks of this rank. */
+static tsr_status upload_chunk_starts(const tsr_stack *s, const int64_t shape[2],
+                                      const int32_t *starts, tsr__documents *out)
+{
+    const int64_t count = shape[0] * shape[1], front = tsr__context_front(out->context),
+                  firsts[2] = {tsr__context_place(out->context, 0),
+                               tsr__context_place(out->context, front)};
+    int32_t *values = tsr__calloc((size_t)count + 1, sizeof *values);
+    if (!values)
+        return TSR_ERR_NO_MEMORY;
+    for (int64_t n = 0; n < count; n++)
+        values[n] = (int32_t)(starts[n] - firsts[n % shape[1] >= front]);
+    const tsr_status status = upload(s, 2, shape, values, &out->chunk_starts);
+    tsr__free(values);
+    return status;
+}
+
 void tsr__stack_documents_finish(tsr__documents *documents)
 {
     tsr_tensor_destroy(&documents->starts);
+    tsr_tensor_destroy(&documents->chunk_starts);
     tsr_tensor_destroy(&documents->positions);
     tsr__context_forget(&documents->context);
 }
@@ -80,6 +98,8 @@ tsr_status tsr__stack_documents(tsr_stack *s, const tsr_tensor *x, const int32_t
         status = tsr__context_all_pass(s->context_group, "stack: starts are wrong", status);
     if (status == TSR_OK && starts)
         status = upload(s, 2, layout->shape, starts, &out->starts);
+    if (status == TSR_OK && starts && out->context)
+        status = upload_chunk_starts(s, layout->shape, starts, out);
     if (status == TSR_OK)
         status = upload(s, 3, (int64_t[]){rows, 1, tokens}, positions, &out->positions);
     tsr__free(positions);

@@ -32,6 +32,11 @@ int64_t tsr__context_tokens(const tsr__context *context)
     return context->tokens;
 }
 
+int64_t tsr__context_front(const tsr__context *context)
+{
+    return (int64_t)context->chunks[0].count;
+}
+
 int64_t tsr__context_place(const tsr__context *context, int64_t token)
 {
     const int64_t front = (int64_t)context->chunks[0].count;
@@ -184,4 +189,30 @@ tsr_status tsr__context_find(tsr_group *group, const tsr__documents *documents, 
     TSR__TRY(tsr__context_agree(group, rows, x->shape[x->ndim - 2], kept));
     *out = *kept;
     return TSR_OK;
+}
+
+/* Chunks ------------------------------------------------------------------------------------- */
+
+int tsr__context_owner(const tsr__context *c, int chunk)
+{
+    const int ranks = tsr_group_size(c->group);
+    return chunk < ranks ? chunk : 2 * ranks - 1 - chunk;
+}
+
+tsr_status tsr__context_chunk_of(const tsr__context *c, tsr__temps *temps, const tsr_tensor *all,
+                                 int chunk, tsr_tensor **out)
+{
+    const int rank = tsr_group_rank(c->group);
+    return tsr__temp_slice(temps, all, 1, chunk == 0 ? 0 : tsr__context_chunk(c, rank, 0),
+                           tsr__context_chunk(c, rank, chunk), out);
+}
+
+tsr_status tsr__context_new_chunk(const tsr__context *c, tsr__temps *temps, const tsr_tensor *all,
+                                  int chunk, bool copies, tsr_tensor **out)
+{
+    tsr_tensor *view;
+    TSR__TRY(tsr__context_chunk_of(c, temps, all, chunk, &view));
+    const tsr_layout *layout = tsr_tensor_layout(view);
+    TSR__TRY(tsr__temp_new(temps, layout->dtype, layout->ndim, layout->shape, out));
+    return copies ? tsr_copy(temps->stream, *out, view) : TSR_OK;
 }

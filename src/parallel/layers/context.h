@@ -40,10 +40,21 @@ static inline int64_t tsr__context_chunk(const tsr__context *context, int rank, 
     return chunk == 0 ? context->sizes[rank] - context->sizes[rank] / 2 : context->sizes[rank] / 2;
 }
 
+struct tsr__temps;
+/* Returns the rank that has chunk number `chunk` of the sequence, which begins with the ranks'
+ * chunks from the front. */
+int tsr__context_owner(const tsr__context *context, int chunk);
+/* Makes a view of one of this rank's chunks in a tensor [batch, tokens, …]. */
+tsr_status tsr__context_chunk_of(const tsr__context *context, struct tsr__temps *temps,
+                                 const tsr_tensor *all, int chunk, tsr_tensor **out) TSR_NODISCARD;
+/* The same as a contiguous tensor of its own, which has the values if `copies` is true. */
+tsr_status tsr__context_new_chunk(const tsr__context *context, struct tsr__temps *temps,
+                                  const tsr_tensor *all, int chunk, bool copies,
+                                  tsr_tensor **out) TSR_NODISCARD;
+
 struct tsr__attention;
 struct tsr__cached;
 struct tsr__qkv_heads;
-struct tsr__temps;
 
 /* context_cache.c: computes the attention of a step of a cache that the layer's context group
  * divides: heads [.., tokens, heads · value_dim], a contiguous f32 tensor, from the features qkv,

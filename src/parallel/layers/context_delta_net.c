@@ -7,14 +7,6 @@
 #include "parallel/layers/context.h"
 #include "parallel/layers/delta_net.h"
 
-/* Returns the rank that has chunk number `chunk` of the sequence, which begins with the ranks'
- * chunks from the front. */
-static int owner_of(const tsr__context *c, int chunk)
-{
-    const int ranks = tsr_group_size(c->group);
-    return chunk < ranks ? chunk : 2 * ranks - 1 - chunk;
-}
-
 /* States, of which one broadcast sends all. */
 typedef struct carried {
     tsr_tensor *all;
@@ -43,54 +35,37 @@ static tsr_status carried_new(const tsr__delta_net *net, tsr__temps *temps, cons
     return tsr__temp_reshape(temps, view, 3, conv, &out->states.conv);
 }
 
-/* A chunk's part of a tensor [batch, tokens, …]. */
-static tsr_status chunk_of(const tsr__context *c, tsr__temps *temps, const tsr_tensor *all,
-                           int chunk, tsr_tensor **out)
-{
-    const int rank = tsr_group_rank(c->group);
-    return tsr__temp_slice(temps, all, 1, chunk == 0 ? 0 : tsr__context_chunk(c, rank, 0),
-                           tsr__context_chunk(c, rank, chunk), out);
-}
-
-/* The same as a contiguous tensor of its own, which has the values if `copies` is true. */
-static tsr_status new_chunk(const tsr__context *c, tsr__temps *temps, const tsr_tensor *all,
-                            int chunk, bool copies, tsr_tensor **out)
-{
-    tsr_tensor *view;
-    TSR__TRY(chunk_of(c, temps, all, chunk, &view));
-    const tsr_layout *layout = tsr_tensor_layout(view);
-    TSR__TRY(tsr__temp_new(temps, layout->dtype, layout->ndim, layout->shape, out));
-    return copies ? tsr_copy(temps->stream, *out, view) : TSR_OK;
-}
-
 static tsr_status run_chunk(const tsr__delta_net *net, const tsr__context *c, tsr__temps *temps,
                             tsr__delta_run *run, int chunk, const tsr_tensor *rows,
-                            const carried *carry, tsr_tensor *heads)
+                            const tsr_tensor *chunk_starts, const carried *carry, tsr_tensor *heads)
 {
-    tsr_tensor *own_rows, *own_heads, *to;
-    TSR__TRY(new_chunk(c, temps, rows, chunk, true, &own_rows));
-    TSR__TRY(new_chunk(c, temps, heads, chunk, false, &own_heads));
-    TSR__TRY(run(net, temps, own_rows, &carry->states, own_heads));
-    TSR__TRY(chunk_of(c, temps, heads, chunk, &to));
+    tsr_tensor *own_rows, *own_heads, *to, *starts = NULL;
+    if (chunk_starts)
+        TSR__TRY(tsr__context_new_chunk(c, temps, chunk_starts, chunk, true, &starts));
+    TSR__TRY(tsr__context_new_chunk(c, temps, rows, chunk, true, &own_rows));
+    TSR__TRY(tsr__context_new_chunk(c, temps, heads, chunk, false, &own_heads));
+    TSR__TRY(run(net, temps, own_rows, starts, &carry->states, own_heads));
+    TSR__TRY(tsr__context_chunk_of(c, temps, heads, chunk, &to));
     return tsr_copy(net->base.stream, to, own_heads);
 }
 
 tsr_status tsr__context_delta_run(const tsr__delta_net *net, const tsr__context *c,
                                   tsr__temps *temps, tsr__delta_run *run, const tsr_tensor *rows,
-                                  tsr_tensor *heads, tsr_tensor *before[2])
+                                  const tsr_tensor *chunk_starts, tsr_tensor *heads,
+                                  tsr_tensor *before[2])
 {
     const int ranks = tsr_group_size(c->group), own = tsr_group_rank(c->group);
     const int64_t batch = tsr_tensor_layout(rows)->shape[0];
     carried carry, kept;
     TSR__TRY(carried_new(net, temps, NULL, batch, &carry));
     for (int i = 0; i < 2 * ranks; i++) {
-        const int owner = owner_of(c, i), chunk = i >= ranks;
+        const int owner = tsr__context_owner(c, i), chunk = i >= ranks;
         if (owner == own && tsr__context_chunk(c, own, chunk) > 0) {
             if (before) {
                 TSR__TRY(carried_new(net, temps, carry.all, batch, &kept));
                 before[chunk] = kept.all;
             }
-            TSR__TRY(run_chunk(net, c, temps, run, chunk, rows, &carry, heads));
+            TSR__TRY(run_chunk(net, c, temps, run, chunk, rows, chunk_starts, &carry, heads));
         }
         if (i + 1 < 2 * ranks)
             TSR__TRY(tsr_group_broadcast(c->group, carry.all, owner, NULL));
@@ -117,32 +92,36 @@ static tsr_status put_gradients(const tsr__delta_net *net, tsr__temps *temps,
 
 static tsr_status chunk_grad(tsr__delta_net *net, const tsr__context *c, tsr__temps *temps,
                              tsr__delta_run_grad *run, int chunk, const tsr_tensor *rows,
-                             const tsr_tensor *before, const carried *d, const tsr_tensor *dheads,
-                             const tsr_tensor *drows)
+                             const tsr_tensor *chunk_starts, const tsr_tensor *before,
+                             const carried *d, const tsr_tensor *dheads, const tsr_tensor *drows)
 {
-    tsr_tensor *own_rows, *own_dheads, *own_drows, *to;
+    tsr_tensor *own_rows, *own_dheads, *own_drows, *to, *starts = NULL;
     carried states;
+    if (chunk_starts)
+        TSR__TRY(tsr__context_new_chunk(c, temps, chunk_starts, chunk, true, &starts));
     TSR__TRY(carried_new(net, temps, before, tsr_tensor_layout(rows)->shape[0], &states));
-    TSR__TRY(new_chunk(c, temps, rows, chunk, true, &own_rows));
-    TSR__TRY(new_chunk(c, temps, dheads, chunk, true, &own_dheads));
-    TSR__TRY(new_chunk(c, temps, drows, chunk, false, &own_drows));
-    TSR__TRY(run(net, temps, own_rows, &states.states, &d->states, own_dheads, own_drows));
-    TSR__TRY(chunk_of(c, temps, drows, chunk, &to));
+    TSR__TRY(tsr__context_new_chunk(c, temps, rows, chunk, true, &own_rows));
+    TSR__TRY(tsr__context_new_chunk(c, temps, dheads, chunk, true, &own_dheads));
+    TSR__TRY(tsr__context_new_chunk(c, temps, drows, chunk, false, &own_drows));
+    TSR__TRY(run(net, temps, own_rows, starts, &states.states, &d->states, own_dheads, own_drows));
+    TSR__TRY(tsr__context_chunk_of(c, temps, drows, chunk, &to));
     return put_gradients(net, temps, own_drows, to);
 }
 
 tsr_status tsr__context_delta_run_grad(tsr__delta_net *net, const tsr__context *c,
                                        tsr__temps *temps, tsr__delta_run_grad *run,
-                                       const tsr_tensor *rows, tsr_tensor *const before[2],
-                                       const tsr_tensor *dheads, tsr_tensor *drows)
+                                       const tsr_tensor *rows, const tsr_tensor *chunk_starts,
+                                       tsr_tensor *const before[2], const tsr_tensor *dheads,
+                                       tsr_tensor *drows)
 {
     const int ranks = tsr_group_size(c->group), own = tsr_group_rank(c->group);
     carried d;
     TSR__TRY(carried_new(net, temps, NULL, tsr_tensor_layout(rows)->shape[0], &d));
     for (int i = 2 * ranks - 1; i >= 0; i--) {
-        const int owner = owner_of(c, i), chunk = i >= ranks;
+        const int owner = tsr__context_owner(c, i), chunk = i >= ranks;
         if (owner == own && before[chunk])
-            TSR__TRY(chunk_grad(net, c, temps, run, chunk, rows, before[chunk], &d, dheads, drows));
+            TSR__TRY(chunk_grad(net, c, temps, run, chunk, rows, chunk_starts, before[chunk], &d,
+                                dheads, drows));
         if (i > 0)
             TSR__TRY(tsr_group_broadcast(c->group, d.all, owner, NULL));
     }

@@ -177,25 +177,15 @@ static tsr_status run_heads(const tsr__delta_net *net, tsr__temps *temps, const 
 }
 
 static tsr_status run_rows(const tsr__delta_net *net, tsr__temps *temps, const tsr_tensor *rows,
-                           const tsr__delta_states *states, tsr_tensor *heads)
+                           const tsr_tensor *starts, const tsr__delta_states *states,
+                           tsr_tensor *heads)
 {
     projections in = {0};
     between to = {0};
     TSR__TRY(split_projections(net, temps, rows, &in));
     TSR__TRY(new_between(net, temps, rows, &to));
     to.heads = heads;
-    return run_heads(net, temps, &in, NULL, states, &to);
-}
-
-/* Refuses rows that this layer cannot divide over context ranks, and finds out how they are
- * divided; NULL: they are not. */
-static tsr_status find_context(tsr__delta_net *net, const tsr_tensor *x, tsr__context **out)
-{
-    if (net->context_group && net->documents && net->documents->starts)
-        return tsr__fail(TSR_ERR_UNSUPPORTED,
-                         "%s: packed rows with a context_group are not supported", net->base.who);
-    return tsr__context_find(net->context_group, net->documents, tsr_tensor_layout(x),
-                             &net->context, out);
+    return run_heads(net, temps, &in, starts, states, &to);
 }
 
 /* Computes the norm and the gate of the heads: *out [.., tokens, heads · value_dim], with the first
@@ -225,7 +215,8 @@ static tsr_status delta_forward_with(tsr__delta_net *net, tsr__temps *temps, con
     projections in = {0};
     between to = {0};
     TSR__TRY(check_input(net, x));
-    TSR__TRY(find_context(net, x, &context));
+    TSR__TRY(tsr__context_find(net->context_group, net->documents, tsr_tensor_layout(x),
+                               &net->context, &context));
     TSR__TRY(tsr_layer_forward(layer->child[TSR__DELTA_NET_INPUT], x,
                                saved ? &saved->child[TSR__DELTA_NET_INPUT] : NULL, &projected));
     TSR__TRY(tsr__temp_keep(temps, projected));
@@ -235,9 +226,11 @@ static tsr_status delta_forward_with(tsr__delta_net *net, tsr__temps *temps, con
         TSR__TRY(new_heads(net, temps, rows, &to.heads));
         if (!context)
             TSR__TRY(new_between(net, temps, rows, &to));
-        TSR__TRY(context ? tsr__context_delta_run(net, context, temps, run_rows, rows, to.heads,
-                                                  saved ? before : NULL)
-                         : run_heads(net, temps, &in, starts, &(tsr__delta_states){0}, &to));
+        TSR__TRY(context
+                     ? tsr__context_delta_run(net, context, temps, run_rows, rows,
+                                              net->documents ? net->documents->chunk_starts : NULL,
+                                              to.heads, saved ? before : NULL)
+                     : run_heads(net, temps, &in, starts, &(tsr__delta_states){0}, &to));
     }
     TSR__TRY(finish_heads(net, temps, projected, to.heads, in.z, &gated));
     TSR__TRY(tsr__layer_forward_added(layer->child[TSR__DELTA_NET_OUTPUT], gated, NULL, added,
@@ -535,19 +528,25 @@ static tsr_status rule_backward(const delta_backward *b, const tsr_tensor *dhead
 }
 
 static tsr_status run_rows_grad(tsr__delta_net *net, tsr__temps *temps, const tsr_tensor *rows,
-                                const tsr__delta_states *before, const tsr__delta_states *d,
-                                const tsr_tensor *dheads, tsr_tensor *drows)
+                                const tsr_tensor *starts, const tsr__delta_states *before,
+                                const tsr__delta_states *d, const tsr_tensor *dheads,
+                                tsr_tensor *drows)
 {
-    delta_backward b = {
-        .net = net, .temps = temps, .trains = !net->base.frozen, .before = *before, .dstates = *d};
+    delta_backward b = {.net = net,
+                        .temps = temps,
+                        .trains = !net->base.frozen,
+                        .starts = starts,
+                        .before = *before,
+                        .dstates = *d};
     between to = {0};
     tsr_tensor *weight;
     TSR__TRY(split_projections(net, temps, rows, &b.in));
     TSR__TRY(split_projections(net, temps, drows, &b.d));
     TSR__TRY(new_between(net, temps, rows, &to));
     TSR__TRY(conv_weight(net, temps, &weight));
-    TSR__TRY(tsr_causal_conv(net->base.stream, to.convolved, NULL, b.in.mixed, weight,
-                             tsr_causal_conv_params(.state = before->conv, .silu = true)));
+    TSR__TRY(tsr_causal_conv(
+        net->base.stream, to.convolved, NULL, b.in.mixed, weight,
+        tsr_causal_conv_params(.state = before->conv, .starts = starts, .silu = true)));
     b.convolved = to.convolved;
     return rule_backward(&b, dheads);
 }
@@ -589,10 +588,10 @@ static tsr_status heads_backward(tsr__delta_net *net, tsr__temps *temps,
     }
     TSR__TRY(finish_backward(&b, dgated, &dheads));
     if (net->heads > 0)
-        TSR__TRY(saved->context
-                     ? tsr__context_delta_run_grad(net, saved->context, temps, run_rows_grad, rows,
-                                                   saved->before, dheads, drows)
-                     : rule_backward(&b, dheads));
+        TSR__TRY(saved->context ? tsr__context_delta_run_grad(
+                                      net, saved->context, temps, run_rows_grad, rows,
+                                      saved->chunk_starts, saved->before, dheads, drows)
+                                : rule_backward(&b, dheads));
     return b.trains ? clear_unwritten_grads(net) : TSR_OK;
 }
 

@@ -43,29 +43,32 @@ typedef struct tsr__delta_states {
 } tsr__delta_states;
 
 /* Computes the results of the heads, [batch, tokens, heads, value_dim], from projections `rows`
- * [batch, tokens, features], both contiguous. `states`, those before the tokens, become those after
- * them. */
+ * [batch, tokens, features], both contiguous. `starts` are as in tessera/recurrent.h, or NULL.
+ * `states`, those before the tokens, become those after them. */
 typedef tsr_status tsr__delta_run(const tsr__delta_net *net, tsr__temps *temps,
-                                  const tsr_tensor *rows, const tsr__delta_states *states,
-                                  tsr_tensor *heads);
+                                  const tsr_tensor *rows, const tsr_tensor *starts,
+                                  const tsr__delta_states *states, tsr_tensor *heads);
 /* Adds the gradients of the layer's parameters, except the norm's, from those of the heads'
  * results. Computes those of all projections but z, `drows`. `before` are the states before the
  * tokens; `d`, the gradients of the states after the tokens, become those of the states before. */
 typedef tsr_status tsr__delta_run_grad(tsr__delta_net *net, tsr__temps *temps,
-                                       const tsr_tensor *rows, const tsr__delta_states *before,
-                                       const tsr__delta_states *d, const tsr_tensor *dheads,
-                                       tsr_tensor *drows);
+                                       const tsr_tensor *rows, const tsr_tensor *starts,
+                                       const tsr__delta_states *before, const tsr__delta_states *d,
+                                       const tsr_tensor *dheads, tsr_tensor *drows);
 
 /* context_delta_net.c: does that with each chunk of rows that a context group divides, [batch,
- * tokens of this rank, features]. The states go from chunk to chunk, in the order of the sequence.
- * before[2] become the states before this rank's chunks, in `temps`; NULL: they are not needed. */
+ * tokens of this rank, features]. chunk_starts are those of tsr__documents, or NULL. The states go
+ * from chunk to chunk, in the order of the sequence. before[2] become the states before this rank's
+ * chunks, in `temps`; NULL: they are not needed. */
 tsr_status tsr__context_delta_run(const tsr__delta_net *net, const tsr__context *context,
                                   tsr__temps *temps, tsr__delta_run *run, const tsr_tensor *rows,
-                                  tsr_tensor *heads, tsr_tensor *before[2]) TSR_NODISCARD;
+                                  const tsr_tensor *chunk_starts, tsr_tensor *heads,
+                                  tsr_tensor *before[2]) TSR_NODISCARD;
 tsr_status tsr__context_delta_run_grad(tsr__delta_net *net, const tsr__context *context,
                                        tsr__temps *temps, tsr__delta_run_grad *run,
-                                       const tsr_tensor *rows, tsr_tensor *const before[2],
-                                       const tsr_tensor *dheads, tsr_tensor *drows) TSR_NODISCARD;
+                                       const tsr_tensor *rows, const tsr_tensor *chunk_starts,
+                                       tsr_tensor *const before[2], const tsr_tensor *dheads,
+                                       tsr_tensor *drows) TSR_NODISCARD;
 
 extern const tsr__layer_type tsr__delta_net_type;
 

@@ -255,6 +255,7 @@ void tsr_layer_saved_destroy(tsr_layer_saved **saved)
         tsr_tensor_destroy(&closing->before[i]);
     tsr_tensor_destroy(&closing->inverse_rms);
     tsr_tensor_destroy(&closing->starts);
+    tsr_tensor_destroy(&closing->chunk_starts);
     tsr_tensor_destroy(&closing->positions);
     tsr_tensor_destroy(&closing->norm_stats);
     tsr_tensor_destroy(&closing->kept);

@@ -206,7 +206,7 @@ struct tsr_layer_saved {
     tsr_tensor *inverse_rms;
     /* packed rows: tsr__documents of self-attention, and of blocks that run their forward pass
      * again; otherwise NULL */
-    tsr_tensor *starts, *positions;
+    tsr_tensor *starts, *chunk_starts, *positions;
     struct tsr__context *context; /* the same, if ranks divide rows */
     tsr_tensor *norm_stats;       /* norms on GPUs: the statistics of x's rows; otherwise NULL */
     /* a tensor that a caller of the layer keeps for its own backward pass, see parallel/internal.h

@@ -35,6 +35,8 @@ tsr_status tsr__documents_keep(const tsr__documents *documents, tsr_layer_saved 
         return TSR_OK;
     if (documents->starts)
         TSR__TRY(tsr__keep(documents->starts, &saved->starts));
+    if (documents->chunk_starts)
+        TSR__TRY(tsr__keep(documents->chunk_starts, &saved->chunk_starts));
     saved->context = tsr__context_keep(documents->context);
     return tsr__keep(documents->positions, &saved->positions);
 }

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "gpu/internal.h"
+#include "parallel/layers/context.h"
 #include "parallel/layers/linear.h"
 #include "parallel/layers/self_attention.h"
 #include "tessera/recurrent.h"
@@ -40,11 +41,20 @@ static tsr_status check_input(const tsr__short_conv *conv, const tsr_tensor *x)
 
 /* Forward ------------------------------------------------------------------------------------- */
 
+/* How a pass convolves. */
+typedef struct manner {
+    const tsr_causal_conv_params *params; /* which states it begins with */
+    tsr_tensor *state;                    /* gets the new ones; or NULL */
+    /* of rows that a context group divides, for which the members above are not read */
+    const tsr__context *context;
+    tsr_tensor **before; /* [2], as in tsr__context_convolve */
+} manner;
+
 /* *gated [.., tokens, channels] = c · (the convolution of b · x), and *convolved the convolution.
- * `params` says which states it begins with, and *state gets the new ones. */
+ */
 static tsr_status convolve(const tsr__short_conv *conv, tsr__temps *temps,
-                           const tsr_tensor *projected, const tsr_causal_conv_params *params,
-                           tsr_tensor *state, tsr_tensor **convolved, tsr_tensor **gated)
+                           const tsr_tensor *projected, const manner *how, tsr_tensor **convolved,
+                           tsr_tensor **gated)
 {
     tsr_stream *stream = conv->base.stream;
     projections in;
@@ -60,27 +70,45 @@ static tsr_status convolve(const tsr__short_conv *conv, tsr__temps *temps,
     TSR__TRY(tsr__temp_new(temps, layout->dtype, 3, layout->shape, convolved));
     TSR__TRY(tsr__temp_by_rows(temps, *gated, &rows));
     TSR__TRY(tsr_binary(stream, product, in.b, in.x, TSR_BINARY_MUL));
-    TSR__TRY(tsr_causal_conv(stream, *convolved, state, product, weight_of(conv), params));
+    if (how->context)
+        TSR__TRY(tsr__context_convolve(
+            &(tsr__context_conv){conv, how->context, temps, product, weight_of(conv),
+                                 conv->documents ? conv->documents->chunk_starts : NULL},
+            *convolved, how->before));
+    else
+        TSR__TRY(
+            tsr_causal_conv(stream, *convolved, how->state, product, weight_of(conv), how->params));
     return tsr_binary(stream, rows, *convolved, in.c, TSR_BINARY_MUL);
 }
 
-static tsr_status forward_with(const tsr__short_conv *conv, tsr__temps *temps, const tsr_tensor *x,
+static tsr_status forward_with(tsr__short_conv *conv, tsr__temps *temps, const tsr_tensor *x,
                                const tsr_tensor *added, tsr_layer_saved *saved, tsr_tensor **y)
 {
     const tsr_layer *layer = &conv->base;
     const tsr_tensor *starts = conv->documents ? conv->documents->starts : NULL;
-    tsr_tensor *projected = NULL, *convolved, *gated;
+    tsr_tensor *projected = NULL, *convolved, *gated, *before[2] = {NULL, NULL};
+    tsr__context *context;
     TSR__TRY(check_input(conv, x));
+    TSR__TRY(tsr__context_find(conv->context_group, conv->documents, tsr_tensor_layout(x),
+                               &conv->context, &context));
     TSR__TRY(tsr_layer_forward(layer->child[TSR__SHORT_CONV_INPUT], x,
                                saved ? &saved->child[TSR__SHORT_CONV_INPUT] : NULL, &projected));
     TSR__TRY(tsr__temp_keep(temps, projected));
-    TSR__TRY(convolve(conv, temps, projected, tsr_causal_conv_params(.starts = starts), NULL,
+    TSR__TRY(convolve(conv, temps, projected,
+                      &(manner){.params = tsr_causal_conv_params(.starts = starts),
+                                .context = context,
+                                .before = saved ? before : NULL},
                       &convolved, &gated));
     TSR__TRY(tsr__layer_forward_added(layer->child[TSR__SHORT_CONV_OUTPUT], gated, NULL, added,
                                       saved ? &saved->child[TSR__SHORT_CONV_OUTPUT] : NULL, y));
     if (!saved)
         return TSR_OK;
     TSR__TRY(tsr__documents_keep(conv->documents, saved));
+    if (context && !saved->context)
+        saved->context = tsr__context_keep(context);
+    for (int i = 0; i < 2; i++)
+        if (before[i])
+            saved->before[i] = tsr__temp_take(temps, before[i]);
     saved->hidden = tsr__temp_take(temps, projected);
     if (convolved)
         saved->convolved = tsr__temp_take(temps, convolved);
@@ -125,8 +153,9 @@ static tsr_status step_with(const tsr__short_conv *conv, tsr__temps *temps, cons
     TSR__TRY(tsr__column_forward_after(layer->child[TSR__SHORT_CONV_INPUT], cached->norm, x,
                                        &projected));
     TSR__TRY(tsr__temp_keep(temps, projected));
-    TSR__TRY(
-        convolve(conv, temps, projected, &params, (tsr_tensor *)params.state, &convolved, &gated));
+    TSR__TRY(convolve(conv, temps, projected,
+                      &(manner){.params = &params, .state = (tsr_tensor *)params.state}, &convolved,
+                      &gated));
     return tsr__layer_forward_added(layer->child[TSR__SHORT_CONV_OUTPUT], gated, NULL, added, NULL,
                                     y);
 }
@@ -134,7 +163,7 @@ static tsr_status step_with(const tsr__short_conv *conv, tsr__temps *temps, cons
 static tsr_status forward_added(tsr_layer *layer, const tsr_tensor *x, const tsr__cached *cached,
                                 const tsr_tensor *added, tsr_layer_saved *saved, tsr_tensor **y)
 {
-    const tsr__short_conv *conv = (const tsr__short_conv *)layer;
+    tsr__short_conv *conv = (tsr__short_conv *)layer;
     tsr__temps temps = {.stream = layer->stream};
     const tsr_status status = cached ? step_with(conv, &temps, x, cached, added, y)
                                      : forward_with(conv, &temps, x, added, saved, y);
@@ -193,9 +222,15 @@ static tsr_status convolve_backward(tsr__short_conv *conv, tsr__temps *temps,
     TSR__TRY(tsr_binary(stream, product, in.b, in.x, TSR_BINARY_MUL));
     TSR__TRY(tsr_binary(stream, d.c, dy, saved->convolved, TSR_BINARY_MUL));
     TSR__TRY(tsr_binary(stream, dconvolved, dy, in.c, TSR_BINARY_MUL));
-    TSR__TRY(tsr_causal_conv_grad(stream, tsr_causal_conv_grads(.dx = dproduct, .dweight = dweight),
-                                  dconvolved, NULL, product, weight_of(conv),
-                                  tsr_causal_conv_params(.starts = saved->starts)));
+    if (saved->context)
+        TSR__TRY(
+            tsr__context_convolve_grad(&(tsr__context_conv){conv, saved->context, temps, product,
+                                                            weight_of(conv), saved->chunk_starts},
+                                       saved->before, dconvolved, dproduct, dweight));
+    else
+        TSR__TRY(tsr_causal_conv_grad(
+            stream, tsr_causal_conv_grads(.dx = dproduct, .dweight = dweight), dconvolved, NULL,
+            product, weight_of(conv), tsr_causal_conv_params(.starts = saved->starts)));
     TSR__TRY(tsr_binary(stream, d.b, dproduct, in.x, TSR_BINARY_MUL));
     TSR__TRY(tsr_binary(stream, d.x, dproduct, in.b, TSR_BINARY_MUL));
     return trains ? add_weight_grad(conv, dweight) : TSR_OK;
@@ -227,6 +262,7 @@ static tsr_status backward(tsr_layer *layer, const tsr_layer_saved *saved, const
 
 static void finish(tsr_layer *layer)
 {
+    tsr__context_forget(&((tsr__short_conv *)layer)->context);
     tsr__free(((tsr__short_conv *)layer)->division.sizes);
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/alloc.h"
 #include "base/struct_size.h"
+#include "parallel/layers/context.h"
 #include "parallel/layers/linear.h"
 #include "tessera/recurrent.h"
 
@@ -16,6 +17,7 @@ static tsr_status check_params(const tsr_layer *layer, tsr_short_conv_params *p)
     TSR__REQUIRE(p->taps >= 2 && p->taps <= TSR_MAX_CAUSAL_CONV_TAPS,
                  "%s: taps is %d; 2 to %d are possible", layer->who, p->taps,
                  TSR_MAX_CAUSAL_CONV_TAPS);
+    TSR__TRY(tsr__context_check(layer, p->context_group));
     return tsr__linear_check(layer,
                              tsr_linear_params(.overlap_parts = p->overlap_parts, .init = p->init,
                                                .dtype = p->dtype, .grad_dtype = p->grad_dtype));
@@ -75,6 +77,8 @@ static tsr_status init_short_conv(tsr__short_conv *conv, tsr_short_conv_params *
                                   &conv->division));
     conv->channels = conv->division.length;
     conv->taps = p->taps;
+    if (tsr_group_size(p->context_group) > 1)
+        conv->context_group = p->context_group;
     TSR__TRY(add_weight(conv, p));
     return create_children(conv, p);
 }

@@ -520,7 +520,8 @@ static tsr_status block_recompute(tsr__block *b, const tsr_layer_saved *saved, c
     tsr_tensor *y = NULL;
     TSR__TRY(tsr__layer_saved_new(&b->base, saved->x, &again));
     again->dropout = saved->dropout;
-    const tsr__documents documents = {saved->starts, saved->positions, saved->context};
+    const tsr__documents documents = {saved->starts, saved->positions, saved->context,
+                                      saved->chunk_starts};
     if (saved->positions)
         tsr__layer_set_documents(&b->base, &documents);
     tsr_status status = branches_forward(b, &saved->dropout, NULL, saved->x, again, &y);

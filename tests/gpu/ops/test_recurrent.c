@@ -818,8 +818,9 @@ START_TEST(refusals)
               "recurrent_tokens is -2");
     GPU_FAILS(RULE(y, o.q, o.k, o.v, o.beta, o.g, .lengths = lengths), TSR_ERR_INVALID,
               "lengths is i32 [140]");
-    GPU_FAILS(RULE(y, o.q, o.k, o.v, o.beta, o.g, .starts = starts, .state = o.state),
-              TSR_ERR_INVALID, "cannot continue a state");
+    GPU_FAILS(RULE(y, o.q, o.k, o.v, o.beta, o.g, .starts = starts, .state = o.state,
+                   .read_slots = slots),
+              TSR_ERR_INVALID, "packed rows (starts) cannot read slots");
     GPU_FAILS(RULE(y, o.q, o.k, o.v, o.beta, o.g, .state = y), TSR_ERR_INVALID,
               "state is f32 [3,140,4,12]");
     GPU_FAILS(RULE(y, o.q, o.k, o.v, o.beta, o.g, .read_slots = slots), TSR_ERR_INVALID,

@@ -59,7 +59,7 @@ static tsr_status conv_of(const char *op, tsr_stream *stream, const tsr_tensor *
                                     params->state, new_state, out->channels));
     TSR__TRY(check_state(out, "state", tsr__tokens_states(&out->tokens, false), params->state));
     return tsr__tokens_check_documents(&out->tokens, params->lengths, params->starts,
-                                       params->state);
+                                       params->read_slots);
 }
 
 static struct tsr_causal_conv_push push_of(const conv *c)

@@ -79,7 +79,7 @@ tsr_status tsr__delta_check_inputs(const char *op, tsr_stream *stream, const tsr
     TSR__TRY(tsr__tokens_take_slots(&out->tokens, params->read_slots, params->write_slots,
                                     params->state, new_state, out->heads));
     TSR__TRY(tsr__delta_check_state(out, "state", tsr__tokens_states(t, false), params->state));
-    TSR__TRY(tsr__tokens_check_documents(t, params->lengths, params->starts, params->state));
+    TSR__TRY(tsr__tokens_check_documents(t, params->lengths, params->starts, params->read_slots));
     TSR__REQUIRE(isfinite(params->scale) && isfinite(params->norm_epsilon) &&
                      params->norm_epsilon >= 0,
                  "%s: scale is %g and norm_epsilon %g; both must be finite, and the second not "

@@ -67,14 +67,14 @@ static tsr_status check_integers(const tsr__tokens *t, const char *name, const t
 }
 
 tsr_status tsr__tokens_check_documents(const tsr__tokens *t, const tsr_tensor *lengths,
-                                       const tsr_tensor *starts, const tsr_tensor *state)
+                                       const tsr_tensor *starts, const tsr_tensor *read_slots)
 {
     const int64_t shape[2] = {t->batch, t->tokens};
     if (lengths)
         TSR__TRY(check_integers(t, "lengths", lengths, 1, shape));
     if (starts)
         TSR__TRY(check_integers(t, "starts", starts, 2, shape));
-    TSR__REQUIRE(!starts || !state, "%s: packed rows (starts) cannot continue a state", t->op);
+    TSR__REQUIRE(!starts || !read_slots, "%s: packed rows (starts) cannot read slots", t->op);
     return TSR_OK;
 }
 

@@ -29,7 +29,7 @@ tsr_status tsr__tokens_check_dense(const tsr__tokens *tokens, const char *name,
 /* Checks the tensors of a call that say which tokens count; either may be NULL. */
 tsr_status tsr__tokens_check_documents(const tsr__tokens *tokens, const tsr_tensor *lengths,
                                        const tsr_tensor *starts,
-                                       const tsr_tensor *state) TSR_NODISCARD;
+                                       const tsr_tensor *read_slots) TSR_NODISCARD;
 /* Checks the lists of slots, and sets the number of slots that `state` and `new_state` have.
  * A slot has `rows` rows. The shapes of both must be checked afterwards, with the first dimension
  * that tsr__tokens_states returns. */
