@@ -464,6 +464,7 @@ CASE(context_mistakes, "stack: rows that context ranks divide, with wrong starts
     OK(tsr_stack_create(tsr_stack_params(.config = tsr_model_file_config(file), .group = alone,
                                          .context_group = group),
                         &stack));
+    OK(tsr_stack_shard(stack, tsr_fsdp_params(.group = group, .reduction = TSR_OP_SUM)));
     OK(tsr_stack_load(stack, file));
     tsr_tensor *x = upload(&b, TSR_I32, b.ids);
     if (my_rank < ranks - 1)
