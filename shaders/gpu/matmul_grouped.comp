@@ -212,7 +212,8 @@ void main()
         barrier();
         if (k + BK < p.k)
             load(k + BK);
-        multiply(x, y);
+        if (row_of(0, y) < rows) // otherwise none of the invocation's sums is stored
+            multiply(x, y);
     }
     store(rows, col0, expert, x, y);
 }

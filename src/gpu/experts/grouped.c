@@ -136,7 +136,9 @@ static tsr_status check(const char *op, tsr_stream *stream, tsr_tensor *y, const
 
 /* Tiles --------------------------------------------------------------------------------------- */
 
-/* A workgroup's tile. With few rows for an expert, tiles of fewer rows waste less. */
+/* A workgroup's tile. Waves whose rows the tile lacks do not multiply, and each tile reads the
+ * expert's matrix once more, so that tiles are large as soon as many experts have more than 32
+ * rows: 512 tokens that use 8 of 128 experts have 128 tiles of 64 rows, or 187 of 32. */
 typedef struct tile_shape {
     uint32_t threads, rows, columns, depth, own_rows, own_columns;
 } tile_shape;
@@ -145,7 +147,7 @@ static const tile_shape small_tile = {64, 32, 64, 16, 4, 8}, large_tile = {128, 
 static const tile_shape *tile_for(const tsr__grouped *call)
 {
     const uint64_t pairs = (uint64_t)call->pairs.tokens * call->pairs.chosen;
-    return pairs >= (uint64_t)call->experts * 96 ? &large_tile : &small_tile;
+    return pairs >= (uint64_t)call->experts * 24 ? &large_tile : &small_tile;
 }
 
 static uint32_t load_of(const tsr__grouped *call, const tsr_tensor *w)
