@@ -365,47 +365,19 @@ static void cache_steps(tsr_kv_cache *pages, const tsr_rope *angles)
                                                  tsr_attention_params(.causal = true)));
 }
 
-static void cache_of(tsr_dtype dtype)
+static void cache(void)
 {
     tsr_kv_cache *pages;
     tsr_rope *angles;
 
     ck_assert_ok(tsr_kv_cache_create(
         tsr_kv_cache_params(.stream = queue, .layers = 1, .kv_heads = 8, .head_dim = 128,
-                            .dtype = dtype, .pages = 64, .sequences = 1),
+                            .dtype = TSR_F16, .pages = 64, .sequences = 1),
         &pages));
     ck_assert_ok(tsr_rope_create(queue, tsr_rope_params(.rotary_dim = 128), &angles));
     cache_steps(pages, angles);
     tsr_rope_destroy(&angles);
     tsr_kv_cache_destroy(&pages);
-}
-
-static void cache(void)
-{
-    cache_of(TSR_F16);
-}
-
-/* Also attention of many queries, in f32 and by matrix units. */
-static void cached_blocks(tsr_dtype dtype)
-{
-    static const tsr_dtype queries[] = {TSR_F32, TSR_F16};
-
-    cache_of(dtype);
-    for (int i = 0; i < 2; i++)
-        ck_assert_ok(tsr_attention(queue, make(queries[i], 1, 32, 512, 128, -1), NULL,
-                                   make(queries[i], 1, 32, 512, 128, -1),
-                                   make(dtype, 1, 8, 512, 128, -1), make(dtype, 1, 8, 512, 128, -1),
-                                   tsr_attention_params(.causal = true)));
-}
-
-static void cache_q8_0(void)
-{
-    cached_blocks(TSR_Q8_0);
-}
-
-static void cache_q4_0(void)
-{
-    cached_blocks(TSR_Q4_0);
 }
 
 static void rope(void)
@@ -853,8 +825,6 @@ static const struct {
     {"attention x 576, values of 512", attention_latent},
     {"attention gradient of sinks", attention_gradient_sinks},
     {"kv cache", cache},
-    {"kv cache q8_0", cache_q8_0},
-    {"kv cache q4_0", cache_q4_0},
     {"rope", rope},
     {"delta rule, 1 token", delta_token},
     {"delta rule, 512 tokens", delta_chunks},
