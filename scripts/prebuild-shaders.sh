@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 GLSLC=${GLSLC:-glslc}
 folder=shaders/prebuilt
 manifest=$folder/manifest
-sources='shaders/gpu/attention_coopmat.comp shaders/gpu/attention_coopmat_bf16.comp
+sources='shaders/gpu/attention_coopmat.comp shaders/gpu/attention_coopmat_bf16.comp shaders/gpu/delta_scan_coopmat.comp
          shaders/gpu/matmul_coopmat.comp shaders/gpu/matmul_coopmat_bf16.comp shaders/gpu/matmul_coopmat2.comp
          shaders/gpu/matmul_coopmat2_bf16.comp shaders/gpu/matmul_grouped_coopmat.comp
          shaders/gpu/matmul_grouped_coopmat_bf16.comp bench/ceilings/coopmat_peak.comp'

@@ -37,6 +37,7 @@
 
 #include "tessera/stream.h"
 #include "tessera/tensor.h"
+#include "tessera/types.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -110,6 +111,12 @@ typedef struct tsr_delta_rule_params {
      * chunks of 64, which has more, but parallel work. 0: 16; TSR_DELTA_CHUNKS: none. */
     int64_t recurrent_tokens;
     const tsr_tensor *read_slots, *write_slots; /* see above */
+    /* How chunks may be computed by GPUs with matrix units (types.h): with TSR_PRECISION_HIGH and
+     * MEDIUM, rows of q and k, the state and its changes are multiplied as terms of f16 where the
+     * state is involved, with a scale for each row, or for several columns of the state. For
+     * tsr_delta_rule_grad: HIGHEST, whatever is given. TSR_PRECISION_DEFAULT: HIGHEST. */
+    tsr_precision precision;
+    uint32_t reserved; /* 0 */
 } tsr_delta_rule_params;
 #define TSR_DELTA_CHUNKS (-1)
 #define tsr_delta_rule_params(...)                                                                 \
@@ -129,10 +136,10 @@ typedef struct tsr_delta_rule_params {
  * "Parallelizing Linear Transformers with the Delta Rule" (2024).
  *
  * A call for one token reads each state once and writes it once. Chunks need scratch memory of at
- * most tokens · heads · (2 · value_dim + 3 · key_dim + 330) floats, with tokens in whole chunks.
- * Errors: TSR_ERR_INVALID (shapes, dtypes, devices, overlap, naming the values);
- * TSR_ERR_UNSUPPORTED on lavapipe for more than about 12,000 tokens; those of recording and of
- * tsr_tensor_create. */
+ * most tokens · heads · (2 · value_dim + 3 · key_dim + 330) floats, with tokens in whole chunks,
+ * and tokens · heads · (3 · key_dim + 80) more if rows are narrowed for matrix units. Errors:
+ * TSR_ERR_INVALID (shapes, dtypes, devices, overlap, naming the values); TSR_ERR_UNSUPPORTED on
+ * lavapipe for more than about 12,000 tokens; those of recording and of tsr_tensor_create. */
 TSR_API TSR_NODISCARD tsr_status tsr_delta_rule(tsr_stream *stream, tsr_tensor *y,
                                                 tsr_tensor *new_state, const tsr_tensor *q,
                                                 const tsr_tensor *k, const tsr_tensor *v,

@@ -68,6 +68,16 @@ struct tsr_delta_scan_push {
 };
 TSR_PUSH_CHECK(tsr_delta_scan_push);
 
+/* delta_scan_coopmat.comp: the same for the forward pass. queries, keys, weights and w are narrowed
+ * lines (TSR_MM_TERM_UNIT in matmul.h), the others places in `work`. */
+struct tsr_delta_scan_matrices_push {
+    TSR_ADDRESS work, y, state, new_state, read_slots, write_slots;
+    TSR_ADDRESS queries, keys, weights, w;
+    TSR_UINT batch, tokens, chunks, slots, y_stride;
+    TSR_UINT decay, u;
+};
+TSR_PUSH_CHECK(tsr_delta_scan_matrices_push);
+
 /* delta_scan_grad.comp: the gradient of the state from chunk to chunk, backwards. */
 struct tsr_delta_scan_grad_push {
     TSR_ADDRESS work, dy, dnew_state, dstate, lengths;

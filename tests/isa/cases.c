@@ -393,15 +393,17 @@ static void rope(void)
 /* States --------------------------------------------------------------------------------------- */
 
 /* The sizes of Qwen3.5: 16 key heads and 32 value heads of 128. */
-static void delta_rule(int tokens, bool gradient)
+static void delta_rule(int tokens, tsr_precision precision, bool gradient)
 {
     tsr_tensor *q = make(TSR_F32, 1, tokens, 16, 128, -1),
                *k = make(TSR_F32, 1, tokens, 16, 128, -1),
                *v = make(TSR_F32, 1, tokens, 32, 128, -1), *beta = make(TSR_F32, 1, tokens, 32, -1),
                *g = make(TSR_F32, 1, tokens, 32, -1), *state = make(TSR_F32, 1, 32, 128, 128, -1),
                *y = make(TSR_F32, 1, tokens, 32, 128, -1);
-    const tsr_delta_rule_params params = {
-        .struct_size = sizeof params, .state = state, .norm_epsilon = 1e-6F};
+    const tsr_delta_rule_params params = {.struct_size = sizeof params,
+                                          .state = state,
+                                          .norm_epsilon = 1e-6F,
+                                          .precision = precision};
 
     ck_assert_ok(tsr_delta_rule(queue, y, state, q, k, v, beta, g, &params));
     if (!gradient)
@@ -418,12 +420,17 @@ static void delta_rule(int tokens, bool gradient)
 
 static void delta_token(void)
 {
-    delta_rule(1, false);
+    delta_rule(1, TSR_PRECISION_HIGHEST, false);
 }
 
 static void delta_chunks(void)
 {
-    delta_rule(512, true);
+    delta_rule(512, TSR_PRECISION_HIGHEST, true);
+}
+
+static void delta_matrices(void)
+{
+    delta_rule(512, TSR_PRECISION_HIGH, false);
 }
 
 static void causal_convolution(void)
@@ -828,6 +835,7 @@ static const struct {
     {"rope", rope},
     {"delta rule, 1 token", delta_token},
     {"delta rule, 512 tokens", delta_chunks},
+    {"delta rule, 512 tokens, 16-bit terms", delta_matrices},
     {"causal convolution", causal_convolution},
     {"gates", gates},
     {"gated product", gated_product},

@@ -72,7 +72,8 @@ point "gpu/stream includes device, memory, pipeline, stream" parts gpu stream in
 point "gpu/self_test includes device, host, pipeline" parts gpu self_test device host pipeline
 point "gpu/kernel includes spirv, pipeline, stream, kernel" parts gpu kernel spirv/spirv pipeline stream
 point "gpu/quant includes device, memory, pipeline, stream, quant" parts gpu quant internal device memory pipeline stream
-point "gpu/ops includes no product" parts gpu ops internal device memory pipeline stream host quant cpu_drivers
+point "gpu/ops includes of products only the narrowing of rows, for the delta rule" parts gpu ops internal device memory pipeline stream host \
+    quant cpu_drivers self_test matmul/narrowed matmul/self_test
 point "gpu/matmul includes no operator" parts gpu matmul internal device memory pipeline stream quant self_test cpu_drivers
 point "gpu/attention includes products, rotary embedding and what operators share" parts gpu attention device memory pipeline stream \
     cpu_drivers matmul ops/common ops/rope

@@ -44,7 +44,8 @@ tsr__case_fn tsr__case_grouped_blocks, tsr__case_grouped_few_blocks,
 
 /* recurrent_cases.c: layers with a state */
 tsr__case_fn tsr__case_causal_conv, tsr__case_causal_conv_grad;
-tsr__case_fn tsr__case_delta_step, tsr__case_delta_chunks, tsr__case_delta_grad;
+tsr__case_fn tsr__case_delta_step, tsr__case_delta_chunks, tsr__case_delta_matrices,
+    tsr__case_delta_grad;
 
 /* expert_cases.c: mixtures of experts with weights that are floats */
 tsr__case_fn tsr__case_route, tsr__case_route_grad, tsr__case_route_sort;

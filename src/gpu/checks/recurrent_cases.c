@@ -85,7 +85,13 @@ tsr_status tsr__case_causal_conv_grad(tsr__case *c, tsr_dtype dtype)
 /* The gated delta rule of two heads with one key head --------------------------------------------
  */
 
-enum { HEADS = 2, KEY = 8, VALUE = 12, FEW = 5, MANY = 70 /* more than a chunk */ };
+enum {
+    HEADS = 2,
+    KEY = 16 /* rows of a cooperative matrix */,
+    VALUE = 12,
+    FEW = 5,
+    MANY = 70 /* more than a chunk */
+};
 /* The tensors of the cases, in their order: OUT is y or dy. */
 enum { Q, K, V, BETA, G, OUT, STATE_AFTER, DQ = STATE_AFTER, DK, DV, DBETA, DG };
 #define NORM_EPSILON 1e-6F
@@ -171,7 +177,7 @@ static const tsr_delta_rule_params *params_for(int tokens, tsr_delta_rule_params
     return out;
 }
 
-static tsr_status delta_rule(tsr__case *c, tsr_dtype dtype, int tokens)
+static tsr_status delta_rule(tsr__case *c, tsr_dtype dtype, int tokens, tsr_precision precision)
 {
     tsr_delta_rule_params params;
     recurrence *r = tsr__calloc(1, sizeof *r);
@@ -188,19 +194,25 @@ static tsr_status delta_rule(tsr__case *c, tsr_dtype dtype, int tokens)
     }
     tsr__free(r);
     TSR__TRY(status);
+    params_for(tokens, &params);
+    params.precision = precision;
     return tsr_delta_rule(c->stream, c->tensor[OUT], c->tensor[STATE_AFTER], c->tensor[Q],
-                          c->tensor[K], c->tensor[V], c->tensor[BETA], c->tensor[G],
-                          params_for(tokens, &params));
+                          c->tensor[K], c->tensor[V], c->tensor[BETA], c->tensor[G], &params);
 }
 
 tsr_status tsr__case_delta_step(tsr__case *c, tsr_dtype dtype)
 {
-    return delta_rule(c, dtype, FEW);
+    return delta_rule(c, dtype, FEW, TSR_PRECISION_HIGHEST);
 }
 
 tsr_status tsr__case_delta_chunks(tsr__case *c, tsr_dtype dtype)
 {
-    return delta_rule(c, dtype, MANY);
+    return delta_rule(c, dtype, MANY, TSR_PRECISION_HIGHEST);
+}
+
+tsr_status tsr__case_delta_matrices(tsr__case *c, tsr_dtype dtype)
+{
+    return delta_rule(c, dtype, MANY, TSR_PRECISION_HIGH);
 }
 
 /* The gradient of normalise(): adds it to `out`. */

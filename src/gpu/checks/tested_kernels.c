@@ -177,6 +177,7 @@ static const shader_case cases[] = {
     CASE(DELTA_ROWS, 6, delta_chunks),
     CASE_WITH(DELTA_TRIANGLE, 0, delta_chunks, .only = TSR_F32),
     CASE(DELTA_SCAN, 8, delta_chunks),
+    CASE_WITH(DELTA_SCAN_COOPMAT, 0, delta_matrices, .only = TSR_F32, .optional = true),
     CASE(DELTA_SCAN_GRAD, 8, delta_grad),
     CASE_WITH(DELTA_MASK_GRAD, 0, delta_grad, .only = TSR_F32),
     CASE(DELTA_TOKEN_GRAD, 6, delta_grad),

@@ -218,6 +218,7 @@ static uint32_t subgroup_size_of(const tsr_device *device, tsr__shader shader)
     switch (shader) {
     case TSR__SHADER_ATTENTION_COOPMAT:
     case TSR__SHADER_ATTENTION_COOPMAT_BF16:
+    case TSR__SHADER_DELTA_SCAN_COOPMAT:
     case TSR__SHADER_MATMUL_COOPMAT:
     case TSR__SHADER_MATMUL_COOPMAT_BF16:
     case TSR__SHADER_MATMUL_COOPMAT2:

@@ -91,6 +91,7 @@ static bool uses_matrix_units(int shader)
     case TSR__SHADER_MATMUL_GROUPED_COOPMAT_BF16:
     case TSR__SHADER_ATTENTION_COOPMAT:
     case TSR__SHADER_ATTENTION_COOPMAT_BF16:
+    case TSR__SHADER_DELTA_SCAN_COOPMAT:
         return true;
     default:
         return false;

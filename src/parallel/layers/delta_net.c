@@ -110,6 +110,13 @@ static tsr_status conv_weight(const tsr__delta_net *net, tsr__temps *temps, tsr_
     return TSR_OK;
 }
 
+/* How the layer multiplies in its forward pass. */
+static tsr_precision precision_of(const tsr__delta_net *net)
+{
+    const tsr_layer *input = net->base.child[TSR__DELTA_NET_INPUT];
+    return tsr__group_precision(net->base.group, input->parameter[0]->seen.tensor);
+}
+
 static tsr__delta_gates gates_of(const tsr__delta_net *net, const projections *p)
 {
     return (tsr__delta_gates){.x = p->beta,
@@ -173,7 +180,8 @@ static tsr_status run_heads(const tsr__delta_net *net, tsr__temps *temps, const 
     return tsr_delta_rule(
         stream, to->heads, states->state, rule.q, rule.k, rule.v, to->beta, to->decay,
         tsr_delta_rule_params(.state = states->state, .starts = starts,
-                              .norm_epsilon = UNIT_EPSILON, .tiled_heads = net->tiled_heads));
+                              .norm_epsilon = UNIT_EPSILON, .tiled_heads = net->tiled_heads,
+                              .precision = precision_of(net)));
 }
 
 static tsr_status run_rows(const tsr__delta_net *net, tsr__temps *temps, const tsr_tensor *rows,
@@ -303,7 +311,8 @@ static tsr_status run_step(const tsr__delta_net *net, tsr__temps *temps, const t
         stream, to->heads, states.state, rule.q, rule.k, rule.v, to->beta, to->decay,
         tsr_delta_rule_params(.state = states.state, .lengths = lengths,
                               .norm_epsilon = UNIT_EPSILON, .tiled_heads = net->tiled_heads,
-                              .read_slots = states.read_slots, .write_slots = states.write_slots));
+                              .read_slots = states.read_slots, .write_slots = states.write_slots,
+                              .precision = precision_of(net)));
 }
 
 static tsr_status delta_step_with(const tsr__delta_net *net, tsr__temps *temps, const tsr_tensor *x,

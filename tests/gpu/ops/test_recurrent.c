@@ -2,6 +2,8 @@
  * different lengths, packed documents, and states that are continued. */
 #include <math.h>
 
+#include "gpu/device/coopmat.h"
+#include "gpu/device/device.h"
 #include "gpu/stream/profile.h"
 #include "support/golden.h"
 #include "support/golden_tensor.h"
@@ -10,6 +12,35 @@
 
 #define OUTPUT_ERROR 1e-5
 #define GRADIENT_ERROR 1e-4
+
+/* The forms of the delta rule. Drivers for the CPU compute the last one as the one before, except
+ * in tests that use them as a GPU. */
+static const struct {
+    int64_t recurrent_tokens;
+    tsr_precision precision;
+} forms[] = {{1 << 20, TSR_PRECISION_DEFAULT},
+             {TSR_DELTA_CHUNKS, TSR_PRECISION_DEFAULT},
+             {TSR_DELTA_CHUNKS, TSR_PRECISION_HIGH}};
+enum { MATRICES = 2 };
+static int first_form, end_of_forms;
+
+static void setup(void)
+{
+    gpu_setup();
+    first_form = 0;
+    end_of_forms = MATRICES;
+}
+
+static void setup_matrices(void)
+{
+    gpu_setup_as_gpu();
+    first_form = MATRICES;
+    end_of_forms = MATRICES + 1;
+}
+
+#define NEEDS_MATRICES                                                                             \
+    if (!tsr__coopmat_used(gpu, TSR_F16))                                                          \
+    SKIP("no cooperative matrices of f16")
 
 static double *doubles(int64_t count)
 {
@@ -146,7 +177,6 @@ END_TEST
 
 static void check_delta(const json_t *one)
 {
-    static const int64_t steps[] = {1 << 20, TSR_DELTA_CHUNKS};
     tsr_tensor *q = input_of(one, "q"), *k = input_of(one, "k"), *v = input_of(one, "v"),
                *beta = input_of(one, "beta"), *g = input_of(one, "g"), *state = input_of(one, "S0"),
                *dy = input_of(one, "dy"), *dnew = input_of(one, "dS");
@@ -159,36 +189,51 @@ static void check_delta(const json_t *one)
         .scale = strtof(golden_text(one, "scale"), NULL),
         .tiled_heads = strcmp(golden_text(one, "head_map"), "tiled") == 0,
     };
-    for (int i = 0; i < 2; i++) {
+    for (int i = first_form; i < end_of_forms; i++) {
         tsr_tensor *y = like(v), *new_state = poisoned(TSR_F32, 4, states);
-        params.recurrent_tokens = steps[i];
+        params.recurrent_tokens = forms[i].recurrent_tokens;
+        params.precision = forms[i].precision;
         GPU_OK(tsr_delta_rule(queue, y, new_state, q, k, v, beta, g, &params));
         check_output(one, "y", y, OUTPUT_ERROR);
         check_output(one, "S", new_state, OUTPUT_ERROR);
         destroy(2, (tsr_tensor *[]){y, new_state});
     }
-    tsr_tensor *dq = like(q), *dk = like(k), *dv = like(v), *dbeta = like(beta), *dg = like(g),
-               *dstate = like(state);
-    GPU_OK(tsr_delta_rule_grad(queue,
-                               tsr_delta_rule_grads(.dq = dq, .dk = dk, .dv = dv, .dbeta = dbeta,
-                                                    .dg = dg, .dstate = dstate),
-                               dy, dnew, q, k, v, beta, g, &params));
-    check_output(one, "dq", dq, GRADIENT_ERROR);
-    check_output(one, "dk", dk, GRADIENT_ERROR);
-    check_output(one, "dv", dv, GRADIENT_ERROR);
-    check_output(one, "dbeta", dbeta, GRADIENT_ERROR);
-    check_output(one, "dg", dg, GRADIENT_ERROR);
-    if (state)
-        check_output(one, "dS0", dstate, GRADIENT_ERROR);
-    tsr_tensor *all[] = {q, k, v, beta, g, state, dy, dnew, dq, dk, dv, dbeta, dg, dstate};
-    destroy(14, all);
+    if (first_form != MATRICES) {
+        tsr_tensor *dq = like(q), *dk = like(k), *dv = like(v), *dbeta = like(beta), *dg = like(g),
+                   *dstate = like(state);
+        GPU_OK(tsr_delta_rule_grad(queue,
+                                   tsr_delta_rule_grads(.dq = dq, .dk = dk, .dv = dv,
+                                                        .dbeta = dbeta, .dg = dg, .dstate = dstate),
+                                   dy, dnew, q, k, v, beta, g, &params));
+        check_output(one, "dq", dq, GRADIENT_ERROR);
+        check_output(one, "dk", dk, GRADIENT_ERROR);
+        check_output(one, "dv", dv, GRADIENT_ERROR);
+        check_output(one, "dbeta", dbeta, GRADIENT_ERROR);
+        check_output(one, "dg", dg, GRADIENT_ERROR);
+        if (state)
+            check_output(one, "dS0", dstate, GRADIENT_ERROR);
+        destroy(6, (tsr_tensor *[]){dq, dk, dv, dbeta, dg, dstate});
+    }
+    tsr_tensor *all[] = {q, k, v, beta, g, state, dy, dnew};
+    destroy(8, all);
+}
+
+/* True for states of which lavapipe takes minutes to compile the kernel with matrices. */
+static bool is_slow(const json_t *one)
+{
+    golden_tensor q = golden_tensor_load(one, "q");
+    const int64_t key_dim = q.shape[2];
+    golden_tensor_free(&q);
+    return first_form == MATRICES && gpu->info.type == TSR_DEVICE_CPU && key_dim > 16;
 }
 
 START_TEST(golden_deltas)
 {
+    if (first_form == MATRICES)
+        NEEDS_MATRICES;
     json_t *file = golden_load("gated_delta"), *one;
     size_t i;
-    json_array_foreach(golden_list(file, "cases"), i, one) check_delta(one);
+    json_array_foreach(golden_list(file, "cases"), i, one) if (!is_slow(one)) check_delta(one);
     json_decref(file);
 }
 END_TEST
@@ -280,25 +325,27 @@ typedef struct results {
     tsr_tensor *y, *new_state, *dmixed, *dbeta, *dg;
 } results;
 
-/* Runs the rule, or the convolution before it, in both directions, with y as its own gradient. */
-static results run(const operands *o, const tsr_tensor *lengths, const tsr_tensor *starts,
-                   int64_t recurrent_tokens)
+/* Runs the rule in both directions, with y as its own gradient; only forward if it may use
+ * matrices, which gradients do not. */
+static results run(const operands *o, const tsr_tensor *lengths, const tsr_tensor *starts, int form)
 {
     const tsr_layout *l = tsr_tensor_layout(o->v);
     const int64_t state[] = {l->shape[0], HEADS, KEY, VALUE};
-    results r = {.y = poisoned(TSR_F32, 4, l->shape),
-                 .new_state = poisoned(TSR_F32, 4, state),
-                 .dmixed = like(o->mixed),
-                 .dbeta = like(o->beta),
-                 .dg = like(o->g)};
-    operands d = operands_of(r.dmixed, r.dbeta, r.dg, NULL);
+    results r = {.y = poisoned(TSR_F32, 4, l->shape), .new_state = poisoned(TSR_F32, 4, state)};
     const tsr_delta_rule_params params = {.struct_size = sizeof params,
                                           .state = o->state,
                                           .lengths = lengths,
                                           .starts = starts,
                                           .norm_epsilon = 1e-6F,
-                                          .recurrent_tokens = recurrent_tokens};
+                                          .recurrent_tokens = forms[form].recurrent_tokens,
+                                          .precision = forms[form].precision};
     GPU_OK(tsr_delta_rule(queue, r.y, r.new_state, o->q, o->k, o->v, o->beta, o->g, &params));
+    if (form == MATRICES)
+        return r;
+    r.dmixed = like(o->mixed);
+    r.dbeta = like(o->beta);
+    r.dg = like(o->g);
+    operands d = operands_of(r.dmixed, r.dbeta, r.dg, NULL);
     GPU_OK(tsr_delta_rule_grad(
         queue, tsr_delta_rule_grads(.dq = d.q, .dk = d.k, .dv = d.v, .dbeta = d.beta, .dg = d.g),
         r.y, r.new_state, o->q, o->k, o->v, o->beta, o->g, &params));
@@ -336,6 +383,8 @@ static void compare_results(const results *whole, int64_t row, int64_t first, co
                             double bound)
 {
     compare("y", whole->y, row, first, alone->y, bound);
+    if (!whole->dmixed)
+        return;
     compare("dmixed", whole->dmixed, row, first, alone->dmixed, bound);
     compare("dbeta", whole->dbeta, row, first, alone->dbeta, bound);
     compare("dg", whole->dg, row, first, alone->dg, bound);
@@ -363,12 +412,12 @@ static void spoil(tsr_tensor *tensor, int64_t row, int64_t first)
     destroy(2, (tsr_tensor *[]){rows, rest});
 }
 
-static const int64_t both_forms[] = {1 << 20, TSR_DELTA_CHUNKS};
-
 /* A batch of sequences of different lengths gives what each gives alone; what follows the end of a
  * sequence may be NaN. */
 START_TEST(lengths_in_a_batch)
 {
+    if (_i == MATRICES)
+        NEEDS_MATRICES;
     static const double given[BATCH] = {TOKENS, 0, 77};
     gpu_random random = {11};
     operands o = random_operands(&random, TSR_F32);
@@ -379,13 +428,12 @@ START_TEST(lengths_in_a_batch)
             spoil(o.beta, b, (int64_t)given[b]);
             spoil(o.g, b, (int64_t)given[b]);
         }
-    results whole = run(&o, lengths, NULL, both_forms[_i]);
+    results whole = run(&o, lengths, NULL, _i);
     for (int64_t b = 0; b < BATCH; b++) {
         const int64_t length = (int64_t)given[b];
-        check_zero(whole.y, b, length, TOKENS - length);
-        check_zero(whole.dmixed, b, length, TOKENS - length);
-        check_zero(whole.dbeta, b, length, TOKENS - length);
-        check_zero(whole.dg, b, length, TOKENS - length);
+        const tsr_tensor *all[] = {whole.y, whole.dmixed, whole.dbeta, whole.dg};
+        for (int i = 0; i < (_i == MATRICES ? 1 : 4); i++)
+            check_zero(all[i], b, length, TOKENS - length);
         if (length == 0) {
             tsr_tensor *old = part_of(o.state, b, 0, HEADS);
             compare("state", whole.new_state, b, 0, old, 0);
@@ -393,7 +441,7 @@ START_TEST(lengths_in_a_batch)
             continue;
         }
         operands own = part_of_operands(&o, b, 0, length, true);
-        results alone = run(&own, NULL, NULL, both_forms[_i]);
+        results alone = run(&own, NULL, NULL, _i);
         compare_results(&whole, b, 0, &alone, 1e-6);
         compare("state", whole.new_state, b, 0, alone.new_state, 1e-6);
         results_destroy(&alone);
@@ -408,6 +456,8 @@ END_TEST
 /* Documents in a row give what each gives alone. */
 START_TEST(packed_documents)
 {
+    if (_i == MATRICES)
+        NEEDS_MATRICES;
     static const int64_t documents[BATCH][5] = {
         {0, 1, 64, 70, TOKENS}, {0, 100, 128, TOKENS}, {0, TOKENS}};
     gpu_random random = {12};
@@ -420,12 +470,12 @@ START_TEST(packed_documents)
             values[b * TOKENS + t] = (double)documents[b][n];
         }
     tsr_tensor *starts = uploaded(TSR_I32, 2, (int64_t[]){BATCH, TOKENS}, values);
-    results whole = run(&o, NULL, starts, both_forms[_i]);
+    results whole = run(&o, NULL, starts, _i);
     for (int64_t b = 0; b < BATCH; b++)
         for (int n = 0; documents[b][n] < TOKENS; n++) {
             const int64_t first = documents[b][n], end = documents[b][n + 1];
             operands own = part_of_operands(&o, b, first, end - first, false);
-            results alone = run(&own, NULL, NULL, both_forms[_i]);
+            results alone = run(&own, NULL, NULL, _i);
             if (end == TOKENS) {
                 compare_results(&whole, b, first, &alone, 1e-5);
                 compare("state", whole.new_state, b, 0, alone.new_state, 1e-5);
@@ -448,7 +498,7 @@ START_TEST(pieces)
     static const int64_t ends[] = {1, 5, 69, 139, TOKENS};
     gpu_random random = {13};
     operands o = random_operands(&random, TSR_F16);
-    results whole = run(&o, NULL, NULL, 0);
+    results whole = run(&o, NULL, NULL, 1);
     tsr_tensor *state = part_of(o.state, 2, 0, HEADS);
     for (int64_t i = 0, first = 0; i < 5; first = ends[i++]) {
         operands own = part_of_operands(&o, 2, first, ends[i] - first, false);
@@ -630,6 +680,8 @@ static void check_same(tsr_tensor *a, tsr_tensor *b)
  * convolution before them; slots that no row writes stay as they are. */
 START_TEST(states_in_slots)
 {
+    if (first_form == MATRICES)
+        NEEDS_MATRICES;
     const slot_case *one = &slot_cases[_i];
     gpu_random random = {18};
     operands o = random_operands(&random, TSR_F32);
@@ -637,7 +689,7 @@ START_TEST(states_in_slots)
                *writes = uploaded(TSR_I32, 1, (int64_t[]){BATCH}, one->writes),
                *lengths = uploaded(TSR_I32, 1, (int64_t[]){BATCH}, one->lengths);
     const int64_t states[] = {SLOTS, HEADS, KEY, VALUE}, inputs[] = {SLOTS, CHANNELS, TAPS - 1};
-    for (int form = 0; form < 2; form++) {
+    for (int form = first_form; form < end_of_forms; form++) {
         tsr_tensor *slots = random_tensor(&random, TSR_F32, 4, states, 0, 1),
                    *batch = gathered(slots, one->reads), *y = like(o.v), *want = like(o.v);
         double *before = values_of(slots);
@@ -645,7 +697,8 @@ START_TEST(states_in_slots)
                                         .state = batch,
                                         .lengths = lengths,
                                         .norm_epsilon = 1e-6F,
-                                        .recurrent_tokens = both_forms[form]};
+                                        .recurrent_tokens = forms[form].recurrent_tokens,
+                                        .precision = forms[form].precision};
         GPU_OK(tsr_delta_rule(queue, want, batch, o.q, o.k, o.v, o.beta, o.g, &params));
         params.state = slots;
         params.read_slots = reads;
@@ -784,6 +837,51 @@ START_TEST(token_reads_its_state_once)
 }
 END_TEST
 
+/* With 16-bit terms, the state goes from chunk to chunk by cooperative matrices, within the stated
+ * errors. */
+START_TEST(chunks_by_matrices)
+{
+    NEEDS_MATRICES;
+    static const struct {
+        tsr_precision precision;
+        double bound;
+    } cases[] = {{TSR_PRECISION_HIGH, 1e-6}, {TSR_PRECISION_MEDIUM, 2e-3}};
+    static tsr__profile profile;
+    gpu_random random = {22};
+    operands o = random_operands(&random, TSR_F32);
+    const int64_t states[] = {BATCH, HEADS, KEY, VALUE};
+    tsr_tensor *exact = poisoned(TSR_F32, 4, tsr_tensor_layout(o.v)->shape),
+               *exact_state = poisoned(TSR_F32, 4, states);
+    GPU_OK(tsr_delta_rule(queue, exact, exact_state, o.q, o.k, o.v, o.beta, o.g,
+                          tsr_delta_rule_params(.state = o.state, .norm_epsilon = 1e-6F)));
+    for (int i = 0; i < 2; i++) {
+        tsr_tensor *y = poisoned(TSR_F32, 4, tsr_tensor_layout(o.v)->shape),
+                   *new_state = poisoned(TSR_F32, 4, states);
+        GPU_OK(tsr__stream_profile_begin(queue));
+        GPU_OK(tsr_delta_rule(queue, y, new_state, o.q, o.k, o.v, o.beta, o.g,
+                              tsr_delta_rule_params(.state = o.state, .norm_epsilon = 1e-6F,
+                                                    .precision = cases[i].precision)));
+        GPU_OK(tsr__stream_profile_end(queue, &profile));
+        int by_matrices = 0;
+        for (int k = 0; k < profile.kernel_count; k++) {
+            by_matrices += profile.kernels[k].matrix_units;
+            ck_assert_str_ne(profile.kernels[k].name, "delta_scan");
+        }
+        ck_assert_int_eq(by_matrices, 1);
+        for (int64_t b = 0; b < BATCH; b++) {
+            tsr_tensor *want = part_of(exact, b, 0, TOKENS),
+                       *state = part_of(exact_state, b, 0, HEADS);
+            compare("y", y, b, 0, want, cases[i].bound);
+            compare("state", new_state, b, 0, state, cases[i].bound);
+            destroy(2, (tsr_tensor *[]){want, state});
+        }
+        destroy(2, (tsr_tensor *[]){y, new_state});
+    }
+    destroy(2, (tsr_tensor *[]){exact, exact_state});
+    operands_destroy(&o);
+}
+END_TEST
+
 /* Errors ------------------------------------------------------------------------------------- */
 
 START_TEST(refusals)
@@ -816,6 +914,8 @@ START_TEST(refusals)
               "norm_epsilon -1");
     GPU_FAILS(RULE(y, o.q, o.k, o.v, o.beta, o.g, .recurrent_tokens = -2), TSR_ERR_INVALID,
               "recurrent_tokens is -2");
+    GPU_FAILS(RULE(y, o.q, o.k, o.v, o.beta, o.g, .precision = (tsr_precision)4), TSR_ERR_INVALID,
+              "unknown precision 4");
     GPU_FAILS(RULE(y, o.q, o.k, o.v, o.beta, o.g, .lengths = lengths), TSR_ERR_INVALID,
               "lengths is i32 [140]");
     GPU_FAILS(RULE(y, o.q, o.k, o.v, o.beta, o.g, .starts = starts, .state = o.state,
@@ -910,7 +1010,7 @@ END_TEST
 
 TESTS(recurrent)
 {
-    tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
+    tcase_add_checked_fixture(tests, setup, gpu_teardown);
     tcase_add_test(tests, golden_convolutions);
     tcase_add_test(tests, golden_deltas);
     tcase_add_loop_test(tests, lengths_in_a_batch, 0, 2);
@@ -923,4 +1023,15 @@ TESTS(recurrent)
     tcase_add_test(tests, token_reads_its_state_once);
     tcase_add_test(tests, refusals);
     tcase_add_test(tests, sizes_of_structs);
+}
+
+/* Cooperative matrices. */
+TESTS(recurrent_as_gpu)
+{
+    tcase_add_checked_fixture(tests, setup_matrices, gpu_teardown);
+    tcase_add_test(tests, golden_deltas);
+    tcase_add_loop_test(tests, lengths_in_a_batch, MATRICES, MATRICES + 1);
+    tcase_add_loop_test(tests, packed_documents, MATRICES, MATRICES + 1);
+    tcase_add_loop_test(tests, states_in_slots, 0, 3);
+    tcase_add_test(tests, chunks_by_matrices);
 }

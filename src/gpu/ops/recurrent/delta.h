@@ -4,6 +4,7 @@
  *     delta_rule.c      the recurrence token by token, or chunks
  *     delta_chunks.c    chunks: scratch memory, products inside the chunks, the state from chunk to
  *                       chunk
+ *     delta_matrices.c  the state from chunk to chunk by cooperative matrices
  *     delta_gradient.c  the backward pass, always in chunks */
 #ifndef TSR_GPU_OPS_RECURRENT_DELTA_H
 #define TSR_GPU_OPS_RECURRENT_DELTA_H
@@ -82,12 +83,22 @@ typedef enum tsr__delta_array {
     TSR__DELTA_FORWARD_ARRAYS = TSR__DELTA_STATES
 } tsr__delta_array;
 
+/* How the forward pass uses cooperative matrices, for params.precision. `terms` is 0 if it uses
+ * none. */
+enum { TSR__DELTA_NARROWED = 4 };
+typedef struct tsr__delta_matrices {
+    const tsr_coopmat_shape *shape;
+    uint32_t terms, threads, columns;           /* of f16; of a workgroup */
+    tsr__buffer *narrowed[TSR__DELTA_NARROWED]; /* rows of queries, keys, weights and w */
+} tsr__delta_matrices;
+
 typedef struct tsr__delta_chunks {
     const tsr__delta *call;
     int64_t chunks; /* of a row */
     uint32_t quads; /* a workgroup that goes from chunk to chunk has 4 · quads columns of a state */
     int64_t blocks; /* of columns */
     bool backward;
+    tsr__delta_matrices matrices;
     tsr_tensor *work;                     /* f32: all arrays */
     uint32_t place[TSR__DELTA_ARRAYS];    /* in units of TSR_DELTA_UNIT bytes */
     tsr_tensor *array[TSR__DELTA_ARRAYS]; /* views [batch · chunks, key heads, value heads of each
@@ -109,6 +120,8 @@ tsr_status tsr__delta_chunks_forward(const tsr__delta_chunks *c, const tsr_tenso
  * accesses. `dtype` is that of y or dy. */
 tsr__dispatch tsr__delta_scan_dispatch(const tsr__delta_chunks *c, tsr__shader shader,
                                        tsr_dtype dtype);
+/* The multiply-adds of the pass from chunk to chunk. */
+double tsr__delta_scan_work(const tsr__delta_chunks *c);
 /* Records out = a · b, or out += a · b, for all chunks. */
 tsr_status tsr__delta_product(const tsr__delta_chunks *c, tsr__delta_array out, tsr__delta_array a,
                               bool transpose_a, tsr__delta_array b, bool transpose_b,
@@ -116,5 +129,13 @@ tsr_status tsr__delta_product(const tsr__delta_chunks *c, tsr__delta_array out, 
 /* The accesses of a dispatch to an array. */
 void tsr__delta_read(const tsr__delta_chunks *c, tsr__dispatch *dispatch, tsr__delta_array array);
 void tsr__delta_write(const tsr__delta_chunks *c, tsr__dispatch *dispatch, tsr__delta_array array);
+
+/* Cooperative matrices: chooses whether and how they are used; allocates and returns the memory for
+ * narrowed rows; records their narrowing, and the state from chunk to chunk. */
+void tsr__delta_choose_matrices(const tsr__delta *call, tsr__delta_matrices *out);
+tsr_status tsr__delta_matrices_create(tsr__delta_chunks *c) TSR_NODISCARD;
+void tsr__delta_matrices_finish(tsr__delta_chunks *c);
+tsr_status tsr__delta_scan_matrices(const tsr__delta_chunks *c, const tsr_tensor *y,
+                                    uint32_t y_stride, const tsr_tensor *new_state) TSR_NODISCARD;
 
 #endif

@@ -85,6 +85,9 @@ tsr_status tsr__delta_check_inputs(const char *op, tsr_stream *stream, const tsr
                  "%s: scale is %g and norm_epsilon %g; both must be finite, and the second not "
                  "negative",
                  op, (double)params->scale, (double)params->norm_epsilon);
+    TSR__REQUIRE(params->precision >= TSR_PRECISION_DEFAULT &&
+                     params->precision <= TSR_PRECISION_MEDIUM,
+                 "%s: unknown precision %d", op, (int)params->precision);
     TSR__REQUIRE(params->recurrent_tokens >= TSR_DELTA_CHUNKS, "%s: recurrent_tokens is %lld", op,
                  (long long)params->recurrent_tokens);
     out->scale = tsr__given_float(params->scale, 1 / sqrtf((float)out->key_dim));

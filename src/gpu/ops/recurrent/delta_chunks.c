@@ -117,8 +117,12 @@ tsr_status tsr__delta_chunks_create(const tsr__delta *call, bool backward, tsr__
     out->quads = shared <= device->info.max_shared_memory_bytes ? 4 : 2;
     const int64_t columns = INT64_C(4) * out->quads;
     out->blocks = (call->value_dim + columns - 1) / columns;
-    const tsr_status status =
+    if (!backward)
+        tsr__delta_choose_matrices(call, &out->matrices);
+    tsr_status status =
         create_arrays(out, backward ? TSR__DELTA_ARRAYS : TSR__DELTA_FORWARD_ARRAYS);
+    if (status == TSR_OK && out->matrices.terms > 0)
+        status = tsr__delta_matrices_create(out);
     if (status != TSR_OK)
         tsr__delta_chunks_finish(out);
     return status;
@@ -126,6 +130,7 @@ tsr_status tsr__delta_chunks_create(const tsr__delta *call, bool backward, tsr__
 
 void tsr__delta_chunks_finish(tsr__delta_chunks *c)
 {
+    tsr__delta_matrices_finish(c);
     for (int i = 0; i < TSR__DELTA_ARRAYS; i++)
         tsr_tensor_destroy(&c->array[i]);
     tsr_tensor_destroy(&c->work);
@@ -251,6 +256,13 @@ static tsr_status run_triangle(const tsr__delta_chunks *c)
 
 /* From chunk to chunk ------------------------------------------------------------------------ */
 
+double tsr__delta_scan_work(const tsr__delta_chunks *c)
+{
+    const tsr__delta *call = c->call;
+    return (double)(call->tokens.batch * c->chunks * call->heads) * CHUNK *
+           (double)call->value_dim * (3.0 * (double)call->key_dim + CHUNK);
+}
+
 tsr__dispatch tsr__delta_scan_dispatch(const tsr__delta_chunks *c, tsr__shader shader,
                                        tsr_dtype dtype)
 {
@@ -259,9 +271,7 @@ tsr__dispatch tsr__delta_scan_dispatch(const tsr__delta_chunks *c, tsr__shader s
     d.spec[d.spec_count++] = SCAN_WORKGROUP;
     d.spec[d.spec_count++] = c->quads;
     d.spec[d.spec_count++] = (uint32_t)dtype;
-    d.work = (double)(call->tokens.batch * c->chunks * call->heads) * CHUNK *
-             (double)call->value_dim * (3.0 * (double)call->key_dim + CHUNK);
-    d.multiply_adds = d.work;
+    d.work = d.multiply_adds = tsr__delta_scan_work(c);
     tsr__groups_for((uint64_t)(call->tokens.batch * call->heads * c->blocks), 1, d.groups);
     return d;
 }
@@ -330,5 +340,6 @@ tsr_status tsr__delta_chunks_forward(const tsr__delta_chunks *c, const tsr_tenso
                                 false, false));
     TSR__TRY(tsr__delta_product(c, TSR__DELTA_W, TSR__DELTA_CARRIED, false, TSR__DELTA_KEYS, false,
                                 false));
-    return run_scan(c, y, y_stride, new_state);
+    return c->matrices.terms > 0 ? tsr__delta_scan_matrices(c, y, y_stride, new_state)
+                                 : run_scan(c, y, y_stride, new_state);
 }
