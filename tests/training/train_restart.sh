@@ -43,8 +43,8 @@ same_losses() { # LOG FROM
 }
 
 restart=
-train 2 --data-parallel 2 --fsdp --steps 120 --log "$folder/undisturbed.log" || fail "the undisturbed training failed"
-train 2 --data-parallel 2 --fsdp --steps 120 --checkpoint "$folder/killed" --checkpoint-every 10 --log "$folder/killed.log" &
+train 2 --data-parallel 2 --fsdp --steps 60 --log "$folder/undisturbed.log" || fail "the undisturbed training failed"
+train 2 --data-parallel 2 --fsdp --steps 60 --checkpoint "$folder/killed" --checkpoint-every 10 --log "$folder/killed.log" &
 job=$!
 reaches "$folder/killed.log" 21 || fail "the training did not reach step 21"
 kill -KILL "$(cat "$folder/pid.1")"
@@ -58,7 +58,7 @@ start 1 --resume "$folder/alone" --log "$folder/alone.log" || fail "one rank cou
 same_losses "$folder/alone.log" 10 || fail "the training resumed after the kill has other losses"
 # The launcher sets TESSERA_RESTART when it starts an elastic job again, with the same command.
 restart=10
-train 2 --elastic --fsdp --steps 120 --checkpoint "$folder/restarted" --log "$folder/restarted.log" || fail "an elastic job cannot start again"
+train 2 --elastic --fsdp --steps 60 --checkpoint "$folder/restarted" --log "$folder/restarted.log" || fail "an elastic job cannot start again"
 restart=
 same_losses "$folder/restarted.log" 0 || fail "the elastic job that started again has other losses"
 start 2 --elastic --resume "$folder/elastic" --log "$folder/elastic.log" || fail "an elastic job cannot load a checkpoint"
