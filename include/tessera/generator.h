@@ -322,9 +322,9 @@ typedef struct tsr_generator_stats {
     size_t struct_size;
     uint64_t prompt_tokens, generated_tokens; /* tokens computed so far */
     uint64_t prompt_ns, generated_ns;         /* the time that computing these took */
-    /* For the generated tokens: batches submitted to the device; how often the host waited for one
-     * that was not complete; and how often no later batch was submitted then, so that the device
-     * had nothing to do until the host had gone on */
+    /* For the generated tokens: submissions to the device; how often the host waited for what it
+     * needed to go on, which the sums of layers over several ranks are not; and how often no later
+     * batch was submitted then, so that the device had nothing to do until the host had gone on */
     uint64_t generated_submissions, generated_waits, generated_idle_waits;
     /* With `piece`: tokens of prompts that were found in the prefix cache instead of computed; how
      * often a sequence had to wait for pages after it had some; and the most tokens of prompts that

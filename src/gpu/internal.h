@@ -35,12 +35,37 @@ tsr_device *tsr__tensor_device(const tsr_tensor *tensor);
 /* True if `view` has the same memory as `whole` and the layout `layout`. */
 bool tsr__tensor_is_view(const tsr_tensor *view, const tsr_tensor *whole, const tsr_layout *layout);
 
+/* Host steps ----------------------------------------------------------------------------------- */
+
+/* The work of a host step. Everything that was recorded before the step is complete. The work must
+ * not use the stream. `waited_ns` is how long the host has waited for the device before it. If
+ * `cancelled` is true, the device is lost or the step is not wanted any more; it then only releases
+ * what it has. */
+typedef void tsr__step_work(void *user, uint64_t waited_ns, bool cancelled);
+
+/* Records a step of the host: it runs after everything that is recorded before, and what is
+ * recorded later runs after it. So the host records on without waiting, and what it has recorded is
+ * ready when the step ends. The step runs inside a later call of this thread: one that records a
+ * command when the device has reached the step, or one that waits for the stream or for what is
+ * recorded after the step. `used` are the `count` tensors, at most TSR__STEP_TENSORS, that the step
+ * reads or writes: who waits for one of them waits for the step. On failure nothing is recorded,
+ * and `run` will not be called. */
+#define TSR__STEP_TENSORS 2
+tsr_status tsr__stream_host_step(tsr_stream *stream, tsr_tensor *const *used, int count,
+                                 tsr__step_work *run, void *user) TSR_NODISCARD;
+/* Runs all host steps that have not run, for which it waits for the device. */
+tsr_status tsr__stream_settle(tsr_stream *stream) TSR_NODISCARD;
+/* Cancels all host steps that have not run. Commands that are recorded after them run without them.
+ */
+void tsr__stream_cancel_steps(tsr_stream *stream);
+
 /* Counts of streams ---------------------------------------------------------------------------- */
 
 typedef struct tsr__stream_counts {
-    uint64_t submissions; /* batches submitted */
+    uint64_t submissions; /* calls of the queue, each of which submits one or more batches */
     uint64_t waits;       /* waits of the host for work that was not known to be complete */
     uint64_t idle_waits;  /* those of `waits` after whose end no submitted work was left */
+    uint64_t steps;       /* host steps (stream.h), which are not among `waits` */
     uint64_t pipelines;   /* pipelines built on the stream's device since it was opened */
 } tsr__stream_counts;
 /* Returns what the stream and its device have counted since they were created. */

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/fault.h"
+#include "gpu/internal.h"
 #include "model/generate/draft.h"
 #include "model/made.h"
 #include "model/open.h"
@@ -392,11 +393,13 @@ CASE(flight_counts, "flight: no wait while the device has nothing to do")
     open_family(3);
     for (int ahead = TSR_GENERATOR_WAITS; ahead <= AHEAD; ahead += 1 + AHEAD) {
         tsr_generator *generator = generator_of(1, 0, ahead);
+        const uint64_t steps_before = tsr__stream_get_counts(queue).steps;
         add_sequence(generator, 0, NULL, TOKENS, -1);
         OK(run(generator, &tokens));
         CHECK(tokens == TOKENS, "%d tokens", tokens);
         OK(tsr_generator_get_stats(generator, &stats));
         CHECK(stats.generated_tokens == TOKENS - 1, "%d tokens", (int)stats.generated_tokens);
+        const uint64_t steps = tsr__stream_get_counts(queue).steps - steps_before;
         if (ahead < 0 || ranks > 1)
             CHECK(stats.generated_idle_waits >= TOKENS - 1 &&
                       stats.generated_waits >= stats.generated_idle_waits,
@@ -406,6 +409,16 @@ CASE(flight_counts, "flight: no wait while the device has nothing to do")
                       stats.generated_submissions < 2 * TOKENS,
                   "%d waits, %d idle ones, %d submissions", (int)stats.generated_waits,
                   (int)stats.generated_idle_waits, (int)stats.generated_submissions);
+        /* Several ranks wait once for a token, for its candidates. The sums of a pass are host
+         * steps, with which the recording of the pass goes on: one of the embedding, and two of
+         * each layer. */
+        if (ranks == 1)
+            CHECK(steps == 0, "%d host steps", (int)steps);
+        else
+            CHECK(stats.generated_waits <= TOKENS - 1 &&
+                      steps >= (1 + 2 * MADE_LAYERS) * (TOKENS - 1),
+                  "%d waits and %d host steps for %d tokens", (int)stats.generated_waits,
+                  (int)steps, TOKENS - 1);
         tsr_generator_destroy(&generator);
     }
     close_family();

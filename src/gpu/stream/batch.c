@@ -72,7 +72,6 @@ tsr_status tsr__batch_begin(tsr_device *device, tsr__batch *batch)
     TSR__DEVICE_TRY(device, BeginCommandBuffer, batch->commands, &info);
     batch->operations = 0;
     batch->work = 0;
-    batch->ended = false;
     return TSR_OK;
 }
 

@@ -10,7 +10,6 @@ typedef struct tsr__batch {
     struct tsr__batch *next;
     VkCommandPool pool;
     VkCommandBuffer commands;
-    bool ended;     /* recording has ended, but the queue has not accepted the batch yet */
     uint64_t point; /* the timeline's value after the batch is complete */
     /* for batches of a transfer stream: the last point of the stream that owns it (state.h) when
      * the batch was opened */

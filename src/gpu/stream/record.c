@@ -93,15 +93,15 @@ static tsr_status make_next(tsr_stream *stream)
 
 static tsr_status open_batch(tsr_stream *stream)
 {
-    /* If the queue refused the open batch earlier, submit that batch first. */
-    if (stream->open && stream->open->ended)
+    /* If the queue refused a batch earlier, submit that batch first. */
+    if (stream->queued && !stream->steps)
         TSR__TRY(tsr_stream_submit(stream));
     if (stream->open)
         return TSR_OK;
     TSR__TRY(make_next(stream));
     stream->open = stream->next;
     stream->next = NULL;
-    stream->open->point = stream->timeline->submitted + 1;
+    stream->open->point = tsr__stream_closed_point(stream) + 1;
     stream->most_operations =
         stream->in_flight ? 2 * stream->most_operations : FIRST_BATCH_OPERATIONS;
     if (stream->most_operations > BATCH_OPERATIONS)
@@ -155,6 +155,7 @@ static tsr_status wait_for_other(tsr_stream *stream, tsr__timeline *other, uint6
 {
     if (noted(stream, other, point))
         return TSR_OK;
+    TSR__TRY(tsr__stream_run_steps(other->stream, point));
     if (point > other->submitted)
         TSR__TRY(tsr_stream_submit(other->stream));
     TSR__TRY(tsr__timeline_poll(stream->device, other));
@@ -188,6 +189,7 @@ static tsr_status bring_memory_back(tsr_stream *stream)
     if (atomic_load(&stream->timeline->left_bytes) <= limit)
         return TSR_OK;
     TSR__TRY(submit_and_go_on(stream));
+    TSR__TRY(tsr__stream_run_steps(stream, UINT64_MAX));
     while (stream->in_flight && atomic_load(&stream->timeline->left_bytes) > limit / 2)
         TSR__TRY(tsr__stream_wait_batches(stream, stream->in_flight->point, UINT64_MAX));
     return TSR_OK;
@@ -237,17 +239,22 @@ static void hold(tsr_stream *stream, tsr__buffer *buffer)
     buffer->last_point = stream->open->point;
 }
 
+void tsr__stream_hold(tsr_stream *stream, const tsr__access *access, int count)
+{
+    for (int i = 0; i < count; i++)
+        hold(stream, access[i].buffer);
+}
+
 void tsr__stream_order(tsr_stream *stream, const tsr__access *access, int count,
                        uint32_t independent_group)
 {
     if (tsr__hazards_conflict(&stream->hazards, access, count, independent_group))
         tsr__stream_barrier(stream);
     tsr__hazards_add(&stream->hazards, access, count, independent_group);
-    for (int i = 0; i < count; i++) {
-        hold(stream, access[i].buffer);
+    tsr__stream_hold(stream, access, count);
+    for (int i = 0; i < count; i++)
         stream->open->work +=
             TSR__BYTE_WORK * (double)(access[i].end_bytes - access[i].begin_bytes);
-    }
     stream->serial++;
     stream->open->operations++;
 }
@@ -261,7 +268,7 @@ static tsr_status submit_recorded(tsr_stream *stream, tsr_status (*submit)(tsr_s
     const tsr_status status = submit(stream);
     if (status == TSR_OK)
         return TSR_OK;
-    const bool dropped = !stream->open && stream->timeline->submitted < point;
+    const bool dropped = !stream->open && tsr__stream_closed_point(stream) < point;
     if (dropped)
         return status;
     tsr__log(TSR_LOG_WARNING, "submitting a batch: %s", tsr_last_error());
@@ -272,6 +279,7 @@ tsr_status tsr__stream_recorded(tsr_stream *stream)
 {
     const uint32_t most =
         stream->mode == TSR__STREAM_ATOMIC ? BATCH_OPERATIONS_ATOMIC : stream->most_operations;
+    tsr__stream_poll_steps(stream);
     if (stream->open->operations < most && stream->open->work < stream->device->work_limit)
         return TSR_OK;
     return submit_recorded(stream, submit_and_go_on);

@@ -35,6 +35,14 @@ typedef struct tsr__staging {
 /* The state of tsr__stream_profile_begin (profile.c). */
 typedef struct tsr__profiling tsr__profiling;
 
+/* A step of the host between two pieces of the stream's work (host_steps.c). */
+typedef struct tsr__host_step {
+    struct tsr__host_step *next;
+    uint64_t point; /* the point at which what was recorded before the step is complete */
+    tsr__step_work *run;
+    void *user;
+} tsr__host_step;
+
 /* What a stream does with the commands that it gets; see tsr__stream_atomic. */
 typedef enum tsr__stream_mode {
     TSR__STREAM_SINGLE, /* each command is an operation by itself */
@@ -55,6 +63,9 @@ struct tsr_stream {
     tsr__batch *open; /* the open batch, to which commands are recorded; or NULL */
     /* the batch that replaces `open` when that is submitted, already recording; or NULL */
     tsr__batch *next;
+    /* batches that are complete but wait for a host step (host_steps.c) or, if the queue has
+     * refused them, for another try; the oldest first */
+    tsr__batch *queued;
     tsr__batch *in_flight; /* submitted batches, the oldest first */
     tsr__batch *spare;
     tsr_stream *next_abandoned; /* after tsr_stream_destroy() could not wait for the work */
@@ -63,6 +74,8 @@ struct tsr_stream {
     /* the number of commands recorded so far, including those of preflights */
     uint64_t serial;
     uint64_t preflight_serial; /* the value of `serial` when the last preflight began */
+    tsr__host_step *steps;     /* the host steps that have not run, the oldest first */
+    bool in_step;              /* a host step is running */
     int wait_count;
     tsr__stream_wait waits[TSR__STREAM_WAITS_MAX];
     tsr__scratch_buffer *scratch;
@@ -84,8 +97,8 @@ struct tsr_stream {
     uint32_t last_independent_group; /* the number that tsr__stream_new_independent_group returned
                                         last */
     uint64_t barriers;               /* the number of barriers recorded */
-    uint64_t submissions;            /* the number of batches that a queue has accepted */
-    uint64_t host_waits, idle_waits; /* as in tsr__stream_counts */
+    uint64_t submissions;            /* the number of submissions that a queue has accepted */
+    uint64_t host_waits, idle_waits, steps_run; /* as in tsr__stream_counts */
     tsr__profiling *profiling;  /* between tsr__stream_profile_begin and _end; otherwise NULL */
     uint64_t profiled_barriers; /* of transfer streams: `barriers` after the last command */
 };
@@ -101,6 +114,10 @@ tsr_status tsr__stream_begin(tsr_stream *stream, const tsr__access *access, int 
 void tsr__stream_order(tsr_stream *stream, const tsr__access *access, int count,
                        uint32_t independent_group);
 
+/* Adds references to the buffers to the open batch, which then is their last use. Cannot fail after
+ * tsr__stream_begin. */
+void tsr__stream_hold(tsr_stream *stream, const tsr__access *access, int count);
+
 /* If TESSERA_LABELS is set, gives the command that is recorded next a label: `name`, and then for
  * each access " reads ADDRESS+BYTES" or " writes ADDRESS+BYTES", in hexadecimal. Must be called
  * after tsr__stream_order. */
@@ -114,11 +131,26 @@ void tsr__stream_profile_command(tsr_stream *stream, const char *name, const tsr
 /* Must be called after that command is recorded. */
 void tsr__stream_profile_recorded(tsr_stream *stream);
 
+/* Returns the point at which all batches before the open one are complete. */
+uint64_t tsr__stream_closed_point(const tsr_stream *stream);
+
 /* Returns the point at which everything that is recorded so far is complete. */
 static inline uint64_t tsr__stream_last_point(const tsr_stream *stream)
 {
-    return stream->open ? stream->open->point : stream->timeline->submitted;
+    return stream->open ? stream->open->point : tsr__stream_closed_point(stream);
 }
+
+/* Ends the open batch and puts it behind the queued ones. On failure its commands are dropped,
+ * which the error text says. */
+tsr_status tsr__stream_close_open(tsr_stream *stream);
+/* Submits the queued batches up to the oldest host step. If vkQueueSubmit fails, they stay in the
+ * queue, and the next call tries again. */
+tsr_status tsr__stream_submit_queued(tsr_stream *stream);
+/* Runs the host steps without which the device cannot reach `point`. Blocks until it has reached
+ * each of them. */
+tsr_status tsr__stream_run_steps(tsr_stream *stream, uint64_t point);
+/* Runs host steps that the device has reached, without blocking for it. */
+void tsr__stream_poll_steps(tsr_stream *stream);
 
 /* Blocks until the stream's own batches up to `point` are complete. Unlike tsr_stream_wait_point,
  * it does not wait for the stream's transfers on the transfer queue. */

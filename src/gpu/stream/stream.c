@@ -108,7 +108,9 @@ void tsr_stream_destroy(tsr_stream **stream)
     if (tsr__device_is_inherited(device))
         return;
 
-    if (!wait_until_idle(closing)) {
+    const bool idle = wait_until_idle(closing);
+    tsr__stream_cancel_steps(closing);
+    if (!idle) {
         abandon(closing);
         return;
     }
@@ -117,6 +119,7 @@ void tsr_stream_destroy(tsr_stream **stream)
     tsr__stream_drop_waits(closing);
     destroy_batches(device, closing->open);
     destroy_batches(device, closing->next);
+    destroy_batches(device, closing->queued);
     destroy_batches(device, closing->in_flight);
     destroy_batches(device, closing->spare);
     tsr__stream_staging_finish(closing);

@@ -49,7 +49,7 @@ static void drop_open(tsr_stream *stream)
     stream->open = NULL;
     for (size_t i = 0; i < batch->held_count; i++)
         if (batch->held[i]->last_timeline == stream->timeline)
-            batch->held[i]->last_point = stream->timeline->submitted;
+            batch->held[i]->last_point = tsr__stream_closed_point(stream);
     for (int i = 0; i < stream->wait_count; i++)
         if (tsr__timeline_wait(stream->device, stream->waits[i].timeline, stream->waits[i].point,
                                UINT64_MAX) != TSR_OK)
@@ -67,9 +67,7 @@ static void drop_open(tsr_stream *stream)
 static tsr_status end_open(tsr_stream *stream)
 {
     tsr_device *device = stream->device;
-    tsr__batch *batch = stream->open;
-    if (batch->ended)
-        return TSR_OK;
+    const tsr__batch *batch = stream->open;
     barrier_to_host(stream);
     VkResult result = TSR__VK(&device->vk, EndCommandBuffer, batch->commands);
     if (result < 0) {
@@ -78,48 +76,29 @@ static tsr_status end_open(tsr_stream *stream)
         return tsr__fail_context(status, "%u recorded operations were dropped",
                                  (unsigned)batch->operations);
     }
-    batch->ended = true;
     return TSR_OK;
 }
 
-static tsr_status queue_open(tsr_stream *stream)
+/* The most batches that one call of the queue submits. */
+#define QUEUED_AT_ONCE 16
+
+/* Makes `submit` the submission of a batch that waits for nothing. */
+static void describe(const tsr_stream *stream, const tsr__batch *batch,
+                     VkTimelineSemaphoreSubmitInfo *timeline, VkSubmitInfo *submit)
 {
-    tsr_device *device = stream->device;
-    tsr__batch *batch = stream->open;
-    VkSemaphore semaphores[TSR__STREAM_WAITS_MAX];
-    uint64_t points[TSR__STREAM_WAITS_MAX];
-    VkPipelineStageFlags stages[TSR__STREAM_WAITS_MAX];
-    for (int i = 0; i < stream->wait_count; i++) {
-        semaphores[i] = stream->waits[i].timeline->semaphore;
-        points[i] = stream->waits[i].point;
-        stages[i] = stream->queue->stages;
-    }
-    VkTimelineSemaphoreSubmitInfo timeline = {
+    *timeline = (VkTimelineSemaphoreSubmitInfo){
         .sType = VK_STRUCTURE_TYPE_TIMELINE_SEMAPHORE_SUBMIT_INFO,
-        .waitSemaphoreValueCount = (uint32_t)stream->wait_count,
-        .pWaitSemaphoreValues = points,
         .signalSemaphoreValueCount = 1,
         .pSignalSemaphoreValues = &batch->point,
     };
-    VkSubmitInfo submit = {
+    *submit = (VkSubmitInfo){
         .sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
-        .pNext = &timeline,
-        .waitSemaphoreCount = (uint32_t)stream->wait_count,
-        .pWaitSemaphores = semaphores,
-        .pWaitDstStageMask = stages,
+        .pNext = timeline,
         .commandBufferCount = 1,
         .pCommandBuffers = &batch->commands,
         .signalSemaphoreCount = 1,
         .pSignalSemaphores = &stream->timeline->semaphore,
     };
-    pthread_mutex_lock(&device->queue_lock);
-    VkResult result =
-        TSR__VK(&device->vk, QueueSubmit, stream->queue->handle, 1, &submit, VK_NULL_HANDLE);
-    pthread_mutex_unlock(&device->queue_lock);
-    if (result < 0)
-        return tsr__device_fail(device, result, "vkQueueSubmit");
-    stream->submissions++;
-    return TSR_OK;
 }
 
 /* Slows the stream down by the factor of TESSERA_SLOWDOWN. Waits for the batch that ends at
@@ -139,29 +118,95 @@ static tsr_status slow_down(tsr_stream *stream, uint64_t point, uint64_t submitt
     return TSR_OK;
 }
 
-/* Submits the open batch. If vkQueueSubmit fails, the batch is kept, and the next call tries again.
- */
+/* Submits some of the queued batches up to `point`, which are put in flight. The first one waits
+ * for stream->waits. */
+static tsr_status queue_some(tsr_stream *stream, uint64_t point)
+{
+    tsr_device *device = stream->device;
+    VkSemaphore semaphores[TSR__STREAM_WAITS_MAX];
+    uint64_t points[TSR__STREAM_WAITS_MAX];
+    VkPipelineStageFlags stages[TSR__STREAM_WAITS_MAX];
+    VkTimelineSemaphoreSubmitInfo timelines[QUEUED_AT_ONCE];
+    VkSubmitInfo submits[QUEUED_AT_ONCE];
+    tsr__batch *first = stream->queued, *last = NULL, **end = &stream->in_flight;
+    uint32_t count = 0;
+    for (tsr__batch *batch = first; batch && batch->point <= point && count < QUEUED_AT_ONCE;
+         batch = batch->next) {
+        describe(stream, batch, &timelines[count], &submits[count]);
+        last = batch;
+        count++;
+    }
+    for (int i = 0; i < stream->wait_count; i++) {
+        semaphores[i] = stream->waits[i].timeline->semaphore;
+        points[i] = stream->waits[i].point;
+        stages[i] = stream->queue->stages;
+    }
+    timelines[0].waitSemaphoreValueCount = submits[0].waitSemaphoreCount =
+        (uint32_t)stream->wait_count;
+    timelines[0].pWaitSemaphoreValues = points;
+    submits[0].pWaitSemaphores = semaphores;
+    submits[0].pWaitDstStageMask = stages;
+    pthread_mutex_lock(&device->queue_lock);
+    VkResult result =
+        TSR__VK(&device->vk, QueueSubmit, stream->queue->handle, count, submits, VK_NULL_HANDLE);
+    pthread_mutex_unlock(&device->queue_lock);
+    if (result < 0)
+        return tsr__device_fail(device, result, "vkQueueSubmit");
+    stream->submissions++;
+    tsr__stream_drop_waits(stream);
+    stream->timeline->submitted = last->point;
+    stream->queued = last->next;
+    last->next = NULL;
+    while (*end)
+        end = &(*end)->next;
+    *end = first;
+    return TSR_OK;
+}
+
+tsr_status tsr__stream_submit_queued(tsr_stream *stream)
+{
+    const uint64_t point = stream->steps ? stream->steps->point : UINT64_MAX;
+    while (stream->queued && stream->queued->point <= point) {
+        const uint64_t submitted_ns = tsr__now_ns();
+        TSR__TRY(queue_some(stream, point));
+        TSR__TRY(slow_down(stream, stream->timeline->submitted, submitted_ns));
+    }
+    return TSR_OK;
+}
+
+uint64_t tsr__stream_closed_point(const tsr_stream *stream)
+{
+    uint64_t point = stream->timeline->submitted;
+    for (const tsr__batch *batch = stream->queued; batch; batch = batch->next)
+        point = batch->point;
+    return point;
+}
+
+tsr_status tsr__stream_close_open(tsr_stream *stream)
+{
+    tsr__batch **last = &stream->queued;
+    TSR__TRY(end_open(stream));
+    while (*last)
+        last = &(*last)->next;
+    stream->open->next = NULL;
+    *last = stream->open;
+    stream->open = NULL;
+    return TSR_OK;
+}
+
+/* Submits what is recorded, up to the first host step. */
 tsr_status tsr_stream_submit(tsr_stream *stream)
 {
     TSR__REQUIRE(stream != NULL, "stream_submit: stream is NULL");
     TSR__TRY(tsr__device_check(stream->device));
     if (stream->transfers)
         TSR__TRY(tsr_stream_submit(stream->transfers));
-    if (!stream->open)
-        return TSR_OK;
-    TSR__TRY(end_open(stream));
-    const uint64_t submitted_ns = tsr__now_ns();
-    TSR__TRY(queue_open(stream));
-    tsr__stream_drop_waits(stream);
-    tsr__batch *batch = stream->open;
-    stream->open = NULL;
-    stream->timeline->submitted = batch->point;
-    batch->next = NULL;
-    tsr__batch **last = &stream->in_flight;
-    while (*last)
-        last = &(*last)->next;
-    *last = batch;
-    return slow_down(stream, batch->point, submitted_ns);
+    /* Only the first batch that is submitted waits for other streams. */
+    if (stream->open && stream->wait_count > 0)
+        TSR__TRY(tsr__stream_run_steps(stream, stream->open->point));
+    if (stream->open)
+        TSR__TRY(tsr__stream_close_open(stream));
+    return tsr__stream_submit_queued(stream);
 }
 
 /* Waiting -------------------------------------------------------------------------------------- */
@@ -188,6 +233,9 @@ static uint64_t transfers_until(const tsr_stream *stream, uint64_t point)
     for (const tsr__batch *batch = transfers->in_flight; batch && batch->owner_point <= point;
          batch = batch->next)
         last = batch->point;
+    for (const tsr__batch *batch = transfers->queued; batch && batch->owner_point <= point;
+         batch = batch->next)
+        last = batch->point;
     return last;
 }
 
@@ -196,12 +244,14 @@ tsr__stream_counts tsr__stream_get_counts(const tsr_stream *stream)
     return (tsr__stream_counts){.submissions = stream->submissions,
                                 .waits = stream->host_waits,
                                 .idle_waits = stream->idle_waits,
+                                .steps = stream->steps_run,
                                 .pipelines = tsr__pipelines_built(stream->device)};
 }
 
 tsr_status tsr__stream_wait_batches(tsr_stream *stream, uint64_t point, uint64_t timeout_ns)
 {
     TSR__TRY(tsr__device_check(stream->device));
+    TSR__TRY(tsr__stream_run_steps(stream, point));
     if (point > stream->timeline->submitted)
         TSR__TRY(tsr_stream_submit(stream));
     /* If the batch of this point was dropped, which was reported at that time, wait for the last
@@ -243,6 +293,7 @@ tsr_status tsr_stream_reached(tsr_stream *stream, uint64_t point, bool *out)
                  stream ? "out" : "stream");
     TSR__TRY(tsr__device_check(stream->device));
     TSR__TRY(tsr__timeline_poll(stream->device, stream->timeline));
+    tsr__stream_poll_steps(stream);
     tsr__stream_retire(stream);
     bool transferred = true;
     if (stream->transfers) {

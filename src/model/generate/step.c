@@ -77,9 +77,8 @@ static tsr_status run_logits(const run *r, int micro_batch, const tsr_tensor *fe
                : TSR_OK;
 }
 
-static tsr_status run_forward(void *user, int micro_batch, const tsr_tensor *x, tsr_tensor **y)
+static tsr_status forward(const run *r, int micro_batch, const tsr_tensor *x, tsr_tensor **y)
 {
-    const run *r = user;
     tsr_model *m = r->g->model;
     const int64_t row = (int64_t)micro_batch * r->rows;
     int64_t tokens[TSR_GENERATOR_MAX_SEQUENCES];
@@ -109,6 +108,20 @@ static tsr_status run_forward(void *user, int micro_batch, const tsr_tensor *x, 
         tsr_tensor_destroy(&features);
     tsr__stack_use_enabled(m->stack);
     return status;
+}
+
+/* Ranks record a pass without waiting for the sums of its layers. If one of these has failed, that
+ * is why the rest has: its results have no meaning. */
+static tsr_status run_forward(void *user, int micro_batch, const tsr_tensor *x, tsr_tensor **y)
+{
+    const run *r = user;
+    tsr_group *group = r->g->model->group;
+    tsr__group_defer_begin(group);
+    const tsr_status status = forward(r, micro_batch, x, y);
+    const tsr_status deferred = tsr__group_defer_end(group);
+    if (status == TSR_OK && deferred != TSR_OK && !r->g->model->is_last)
+        tsr_tensor_destroy(y);
+    return deferred != TSR_OK ? deferred : status;
 }
 
 static tsr_status run_stages(run *r, int micro_batches)

@@ -111,6 +111,15 @@ static tsr_status start_request(tsr__group_request *request, tsr_status status, 
     bool alone = request->group->size == 1;
     if (status == TSR_OK && !alone)
         status = tsr__group_check(request->group);
+    if (status == TSR_OK && !alone && request->most > 0) {
+        if (tsr__group_may_defer(request)) {
+            if (out)
+                *out = NULL;
+            return tsr__group_defer(request);
+        }
+        /* Deferred requests come first, those of all groups of the stream. */
+        status = tsr__stream_settle(request->group->stream);
+    }
     if (status == TSR_OK && (alone || request->most == 0))
         tsr__group_done(request);
     else if (status == TSR_OK)

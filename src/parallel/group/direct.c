@@ -2,12 +2,18 @@
  * them in place. */
 #include "parallel/group/group.h"
 
+static tsr_status direct_memory(const tsr__group_request *request, void **in, void **out)
+{
+    *in = NULL;
+    if (request->in)
+        TSR__TRY(tsr_tensor_map(request->in, in));
+    return tsr_tensor_map(request->out, out);
+}
+
 static tsr_status direct_start(tsr__group_request *request)
 {
-    void *in = NULL, *out;
-    if (request->in)
-        TSR__TRY(tsr_tensor_map(request->in, &in));
-    TSR__TRY(tsr_tensor_map(request->out, &out));
+    void *in, *out;
+    TSR__TRY(direct_memory(request, &in, &out));
     TSR__TRY(tsr__group_start(request, in, out, request->counts, request->recv_counts,
                               &request->active));
     request->state = TSR__GROUP_ACTIVE;
@@ -59,4 +65,24 @@ static void direct_add_pending(tsr_group *group, tsr__group_pending *all)
     }
 }
 
-const tsr__group_path tsr__group_direct = {direct_progress, direct_cancel, direct_add_pending};
+static bool direct_fits(const tsr__group_request *request)
+{
+    (void)request;
+    return true;
+}
+
+static tsr_status direct_copy(const tsr__group_request *request)
+{
+    (void)request; /* the operands are where the communicator reads and writes them */
+    return TSR_OK;
+}
+
+const tsr__group_path tsr__group_direct = {
+    .progress = direct_progress,
+    .cancel = direct_cancel,
+    .add_pending = direct_add_pending,
+    .fits = direct_fits,
+    .fill = direct_copy,
+    .empty = direct_copy,
+    .memory = direct_memory,
+};

@@ -119,6 +119,8 @@ void tsr_group_destroy(tsr_group **group)
     *group = NULL;
     tsr_group *expected = closing;
     atomic_compare_exchange_strong(&chosen, &expected, NULL);
+    if (closing->deferred > 0)
+        tsr__stream_cancel_steps(closing->stream);
     if (closing->queue)
         tsr__group_abort(closing, "destroyed its group while requests were in progress");
     tsr_comm_destroy(&closing->comm);

@@ -7,6 +7,7 @@
  *     request.c     a request: its queue, its end, and the communicator's operation for it
  *     direct.c      the path for tensors that the communicator can read and write in place
  *     staged.c      the path through host memory, as a ring of TSR__GROUP_PIECES buffers (pieces)
+ *     deferred.c    requests that the host carries out after it has recorded what follows them
  *     progress.c    advances all groups of a stream; waiting, testing, failing
  *     collective.c  the public operations: checks their arguments and prepares requests
  *     group.c       creates groups and chooses their path
@@ -17,6 +18,7 @@
 
 #include "base/error.h"
 #include "comm/request_methods.h"
+#include "parallel/internal.h"
 #include "tessera/group.h"
 
 /* The largest number of operations that a group has in progress in its communicator at one time. */
@@ -85,10 +87,12 @@ struct tsr__group_request {
 
     uint64_t point; /* the value of the stream's timeline at which the data have been computed */
     tsr__group_state state;
-    tsr__group_active active; /* direct path only */
+    tsr__group_active active; /* direct path, and deferred requests */
     /* Staged path only: number of elements of each block that have been assigned to pieces. */
     uint64_t issued;
-    int unfinished;    /* staged path only: number of pieces that the request uses */
+    /* Staged path: number of pieces that the request uses. Deferred requests: how many uses of it
+     * have not ended (deferred.c). */
+    int unfinished;
     tsr_status status; /* the result of the request */
     char why[TSR__GROUP_TEXT];
 };
@@ -121,6 +125,12 @@ typedef struct tsr__group_path {
     /* Cancels everything that is in progress in the communicator. */
     void (*cancel)(tsr_group *group);
     void (*add_pending)(tsr_group *group, tsr__group_pending *all);
+    /* For deferred requests: whether one can be deferred; recording the copies to the memory that
+     * the communicator uses, and those from it; and where the operands are in it. */
+    bool (*fits)(const tsr__group_request *request);
+    tsr_status (*fill)(const tsr__group_request *request);
+    tsr_status (*empty)(const tsr__group_request *request);
+    tsr_status (*memory)(const tsr__group_request *request, void **in, void **out);
 } tsr__group_path;
 
 /* All groups of one stream. They progress together: otherwise two ranks that wait for different
@@ -147,6 +157,8 @@ struct tsr_group {
     uint64_t *counts, *recv_counts; /* [size]: scratch memory of the staged path */
     tsr__group_request *queue; /* the requests that are not done, in the order of their calls */
     int active_count;
+    bool defers;       /* between tsr__group_defer_begin and _end */
+    int deferred;      /* requests whose host steps have not run */
     tsr_status status; /* the error with which the group has failed, or TSR_OK */
     char why[TSR__GROUP_TEXT];
     tsr_group_stats stats;
@@ -221,6 +233,13 @@ void tsr__group_pending_transport(tsr__group_pending *all, tsr_group *group,
 
 extern const tsr__group_path tsr__group_direct, tsr__group_staged;
 
+/* deferred.c --------------------------------------------------------------------------------- */
+
+/* tsr__group_defer_begin and tsr__group_defer_end are in parallel/internal.h. */
+bool tsr__group_may_defer(const tsr__group_request *request);
+/* Defers a request, which it takes over, also on failure. */
+tsr_status tsr__group_defer(tsr__group_request *request) TSR_NODISCARD;
+
 /* collective.c ------------------------------------------------------------------------------- */
 
 /* Starts to send `in` to the rank `to`, and to receive `out` from the rank `from`. Both are
@@ -246,6 +265,9 @@ extern const tsr__request_methods tsr__group_request_methods;
 tsr_status tsr__group_join_set(tsr_group *group) TSR_NODISCARD;
 void tsr__group_leave_set(tsr_group *group);
 
+/* Fails a group with `status` and the recorded error text. Cancels what is in progress and fails
+ * all requests. */
+void tsr__group_fail(tsr_group *group, tsr_status status);
 /* Returns the error with which the group has failed, or TSR_OK. */
 tsr_status tsr__group_check(const tsr_group *group) TSR_NODISCARD;
 /* Waits for a request of a communicator while all groups of the stream of `group` advance: other

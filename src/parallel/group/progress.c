@@ -77,9 +77,7 @@ tsr_status tsr__group_check(const tsr_group *group)
     return group->status == TSR_OK ? TSR_OK : tsr__fail(group->status, "%s", group->why);
 }
 
-/* Fails a group with `status` and the recorded error text. Cancels what is in progress and fails
- * all requests. */
-static void fail_group(tsr_group *group, tsr_status status)
+void tsr__group_fail(tsr_group *group, tsr_status status)
 {
     if (group->status == TSR_OK) {
         group->status = status;
@@ -102,7 +100,7 @@ static void fail_group(tsr_group *group, tsr_status status)
 void tsr__group_abort(tsr_group *group, const char *what)
 {
     const tsr__error before = tsr__error_take();
-    fail_group(group, tsr__fail(TSR_ERR_PEER_LOST, "group: rank %d %s", group->rank, what));
+    tsr__group_fail(group, tsr__fail(TSR_ERR_PEER_LOST, "group: rank %d %s", group->rank, what));
     tsr__error_put_back(&before);
 }
 
@@ -113,7 +111,7 @@ static void progress_set(tsr__group_set *set)
     for (tsr_group *group = set->groups; group; group = group->next) {
         tsr_status status = group->queue ? group->path->progress(group) : TSR_OK;
         if (status != TSR_OK)
-            fail_group(group, status);
+            tsr__group_fail(group, status);
     }
 }
 
@@ -137,7 +135,7 @@ static void block_for_pending(tsr_stream *stream, const tsr__group_pending *all,
         /* The communicator can sleep until a message arrives. */
         status = tsr_request_wait(all->transport);
         if (status != TSR_OK)
-            fail_group(all->group, status);
+            tsr__group_fail(all->group, status);
     } else if (spent_ns >= SPIN_NS) {
         if (all->device)
             status = tsr_stream_wait_point(stream, all->point, NAP_NS);

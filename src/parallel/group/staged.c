@@ -181,20 +181,27 @@ static tsr_status issue_all(tsr_group *group)
     return TSR_OK;
 }
 
+/* Sets *in and *out to the operands in a piece with blocks of `counts` elements. */
+static void place_operands(const tsr__group_request *request, uint8_t *piece,
+                           const uint64_t *counts, void **in, void **out)
+{
+    const uint64_t element = tsr_dtype_size(request->dtype);
+    uint8_t *own = piece + (request->in ? sum_before(counts, request->group->rank) * element : 0);
+    *in = *out = piece;
+    if (is_exchange(request))
+        *out = piece + received_at(request) * element;
+    else if (request->kind == TSR__GROUP_REDUCE_SCATTER)
+        *out = own;
+    else
+        *in = own;
+}
+
 static tsr_status start_piece(tsr_group *group, tsr__group_piece *piece)
 {
     const tsr__group_request *request = piece->request;
+    void *in, *out;
     count_piece(request, piece->first);
-    const uint64_t element = tsr_dtype_size(request->dtype);
-    uint8_t *in = piece->host, *out = piece->host;
-    uint8_t *own =
-        piece->host + (request->in ? sum_before(group->counts, group->rank) * element : 0);
-    if (is_exchange(request))
-        out += received_at(request) * element;
-    else if (request->kind == TSR__GROUP_REDUCE_SCATTER)
-        out = own;
-    else
-        in = own;
+    place_operands(request, piece->host, group->counts, &in, &out);
     TSR__TRY(tsr__group_start(request, in, out, group->counts, group->recv_counts, &piece->active));
     piece->started = true;
     return TSR_OK;
@@ -269,4 +276,42 @@ static void staged_add_pending(tsr_group *group, tsr__group_pending *all)
     }
 }
 
-const tsr__group_path tsr__group_staged = {staged_progress, staged_cancel, staged_add_pending};
+/* Deferred requests ---------------------------------------------------------------------------- */
+
+/* They use the first piece, one after another: the stream fills it for a request after it has
+ * emptied it for the one before. */
+
+static bool staged_fits(const tsr__group_request *request)
+{
+    return request->group->piece_count == 0 && request->most <= piece_elements(request);
+}
+
+static tsr_status staged_fill(const tsr__group_request *request)
+{
+    tsr__group_piece *piece = &request->group->piece[0];
+    piece->first = 0;
+    count_piece(request, 0);
+    return fill_piece(request, piece);
+}
+
+static tsr_status staged_empty(const tsr__group_request *request)
+{
+    count_piece(request, 0);
+    return empty_piece(request, &request->group->piece[0]);
+}
+
+static tsr_status staged_memory(const tsr__group_request *request, void **in, void **out)
+{
+    place_operands(request, request->group->piece[0].host, request->counts, in, out);
+    return TSR_OK;
+}
+
+const tsr__group_path tsr__group_staged = {
+    .progress = staged_progress,
+    .cancel = staged_cancel,
+    .add_pending = staged_add_pending,
+    .fits = staged_fits,
+    .fill = staged_fill,
+    .empty = staged_empty,
+    .memory = staged_memory,
+};

@@ -397,6 +397,107 @@ START_TEST(commands_are_counted)
 }
 END_TEST
 
+/* Host steps ---------------------------------------------------------------------------------- */
+
+typedef struct added {
+    tsr_tensor *tensor; /* in host memory */
+    float seen;
+    int runs, cancelled;
+} added;
+
+/* A step that adds 1 to each element of a tensor. */
+static void add_one(void *user, uint64_t waited_ns, bool cancelled)
+{
+    added *a = user;
+    void *values;
+    (void)waited_ns;
+    a->runs++;
+    a->cancelled += cancelled;
+    if (cancelled)
+        return;
+    GPU_OK(tsr_tensor_map(a->tensor, &values));
+    a->seen = ((float *)values)[0];
+    for (int i = 0; i < 1000; i++)
+        ((float *)values)[i] += 1;
+}
+
+static void record_step(added *a)
+{
+    GPU_OK(tsr__stream_host_step(queue, &a->tensor, 1, add_one, a));
+}
+
+START_TEST(the_host_works_between_commands)
+{
+    enum { STEPS = 40 };
+    tsr_tensor *x = gpu_new(TSR_F32, 1, &one_thousand), *y = gpu_new(TSR_F32, 1, &one_thousand);
+    added steps[STEPS] = {0};
+    tsr_tensor *host = NULL;
+    GPU_OK(tsr_tensor_create_host(gpu, TSR_F32, 1, &one_thousand, &host));
+    GPU_OK(tsr_fill(queue, host, 0));
+    const tsr__stream_counts before = tsr__stream_get_counts(queue);
+    /* Each step sees what was recorded before it, and later commands what it has written. */
+    for (int i = 0; i < STEPS; i++) {
+        steps[i].tensor = host;
+        GPU_OK(tsr_scale(queue, x, host, 2, 0));
+        GPU_OK(tsr_copy(queue, host, x));
+        record_step(&steps[i]);
+        GPU_OK(tsr_scale(queue, y, host, 1, 1));
+        GPU_OK(tsr_scale(queue, host, y, 0.5f, 0));
+    }
+    ck_assert_int_eq((int)(tsr__stream_get_counts(queue).waits - before.waits), 0);
+    float want = 0;
+    const float last = (float)first_of(queue, host);
+    for (int i = 0; i < STEPS; i++) {
+        ck_assert_int_eq(steps[i].runs, 1);
+        ck_assert_int_eq(steps[i].cancelled, 0);
+        ck_assert(steps[i].seen == 2 * want);
+        want = (2 * want + 2) / 2;
+    }
+    ck_assert(last == want);
+    ck_assert_int_eq((int)(tsr__stream_get_counts(queue).steps - before.steps), STEPS);
+    tsr_tensor_destroy(&x);
+    tsr_tensor_destroy(&y);
+    tsr_tensor_destroy(&host);
+}
+END_TEST
+
+/* The tensors of a step are in use until it has run, although no command writes them. */
+START_TEST(a_step_is_a_use_of_its_tensors)
+{
+    added a = {0}, b = {0};
+    tsr_tensor *x = gpu_new(TSR_F32, 1, &one_thousand);
+    GPU_OK(tsr_tensor_create_host(gpu, TSR_F32, 1, &one_thousand, &a.tensor));
+    GPU_OK(tsr_fill(queue, a.tensor, 4));
+    GPU_OK(tsr_stream_wait(queue));
+    GPU_OK(tsr_fill(queue, x, 1));
+    record_step(&a);
+    ck_assert_double_eq(first_of(queue, a.tensor), 5);
+    ck_assert_int_eq(a.runs, 1);
+    /* Another stream waits for the step, too. */
+    tsr_stream *other = NULL;
+    GPU_OK(tsr_stream_create(gpu, &other));
+    record_step(&a);
+    GPU_OK(tsr_copy(other, x, a.tensor));
+    ck_assert_double_eq(first_of(other, x), 6);
+    /* A step without commands before or after it. */
+    record_step(&a);
+    GPU_OK(tsr__stream_settle(queue));
+    ck_assert_int_eq(a.runs, 3);
+    /* A cancelled step, and a stream that ends with a step. */
+    record_step(&a);
+    tsr__stream_cancel_steps(queue);
+    ck_assert_int_eq(a.cancelled, 1);
+    ck_assert_double_eq(first_of(queue, a.tensor), 7);
+    b.tensor = a.tensor;
+    GPU_OK(tsr__stream_host_step(other, &b.tensor, 1, add_one, &b));
+    tsr_stream_destroy(&other);
+    ck_assert_int_eq(b.runs, 1);
+    ck_assert_double_eq(first_of(queue, a.tensor), 8);
+    tsr_tensor_destroy(&x);
+    tsr_tensor_destroy(&a.tensor);
+}
+END_TEST
+
 static VkResult never_wait(VkDevice device, const VkSemaphoreWaitInfo *info, uint64_t timeout_ns)
 {
     (void)device;
@@ -448,5 +549,7 @@ TESTS(stream)
     tcase_add_test(tests, hazards);
     tcase_add_test(tests, pieces_of_an_operation_have_no_barriers_between_them);
     tcase_add_test(tests, commands_are_counted);
+    tcase_add_test(tests, the_host_works_between_commands);
+    tcase_add_test(tests, a_step_is_a_use_of_its_tensors);
     tcase_add_test(tests, a_wait_polls_first);
 }
