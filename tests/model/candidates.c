@@ -68,6 +68,7 @@ static void compare(const char *name, const tsr_sampling_params *const samplings
 
 CASE(candidates_same, "candidates: the same tokens as from all logits")
 {
+    static const tsr_logit_bias biases[] = {{.token = 3, .bias = 4}, {.token = 30, .bias = 5}};
     const tsr_sampling_params *few = tsr_sampling_params(.temperature = 1, .top_k = 3, .seed = 9),
                               *nucleus =
                                   tsr_sampling_params(.temperature = 2, .top_k = 5, .top_p = 0.7,
@@ -77,6 +78,14 @@ CASE(candidates_same, "candidates: the same tokens as from all logits")
                               *min_p =
                                   tsr_sampling_params(.temperature = 2, .min_p = 0.1, .seed = 7),
                               *penalty = tsr_sampling_params(.repetition_penalty = 1.5),
+                              *drawn = tsr_sampling_params(.temperature = 2, .top_p = 0.8,
+                                                           .repetition_penalty = 1.3, .seed = 2),
+                              *biased =
+                                  tsr_sampling_params(.temperature = 1, .top_k = 4,
+                                                      .biases = biases, .bias_count = 2, .seed = 6),
+                              *present = tsr_sampling_params(.temperature = 1.5, .min_p = 0.05,
+                                                             .presence_penalty = 1.5,
+                                                             .frequency_penalty = -0.3),
                               *many = tsr_sampling_params(.temperature = 3, .top_k = 38, .seed = 1);
     made_init(&made, &made_families[0], SEED);
     OK(open_model(made_write_hf(&made), NULL, &model));
@@ -86,7 +95,8 @@ CASE(candidates_same, "candidates: the same tokens as from all logits")
             ALL_PASSES);
     compare("temperature, top_p, min_p", (const tsr_sampling_params *[]){any, top_p, min_p},
             ALL_PASSES);
-    compare("penalty", (const tsr_sampling_params *[]){penalty, penalty, penalty}, 0);
+    compare("penalty", (const tsr_sampling_params *[]){penalty, drawn, any}, ALL_PASSES);
+    compare("biases", (const tsr_sampling_params *[]){biased, penalty, present}, ALL_PASSES);
     tsr_model_close(&model);
     made_finish(&made);
 }

@@ -248,19 +248,35 @@ static void split_divide(split_case *c, int64_t most)
 {
     int64_t first = 0;
     for (int r = 0; r < c->ranks; r++) {
-        tsr__candidate all[SPLIT_VOCABULARY];
+        tsr__candidate all[SPLIT_VOCABULARY], list[TSR__SPLIT_MOST];
         c->parts[r] =
             r + 1 < c->ranks ? SPLIT_VOCABULARY / c->ranks - 7 * r : SPLIT_VOCABULARY - first;
         for (int64_t i = 0; i < c->parts[r]; i++)
             all[i] = (tsr__candidate){c->logits[first + i], (int32_t)(first + i)};
         qsort(all, (size_t)c->parts[r], sizeof *all, by_logit);
         memcpy(c->candidates + r * most, all, (size_t)most * sizeof *all);
+        tsr__split_list(c->parts[r], c->logits + first, (int32_t)first, most, list);
+        for (int64_t i = 0; i < most && all[0].logit < INFINITY; i++)
+            ck_assert(list[i].logit == all[i].logit &&
+                      (list[i].logit == -INFINITY || list[i].token == all[i].token));
         first += c->parts[r];
     }
 }
 
+/* Changes the logits as each rank does with its own ones. */
+static void split_change(split_case *c, const tsr_sampling_params *params,
+                         const struct tsr_choice_words *words, int64_t history_count,
+                         const int32_t *history)
+{
+    int64_t first = 0;
+    for (int r = 0; r < c->ranks; first += c->parts[r++])
+        ck_assert_ok(tsr__sampling_change(params, words, first, c->parts[r], c->logits + first,
+                                          history_count, history));
+}
+
 /* Draws as the ranks do. Returns -1 if all logits are needed. */
-static int32_t split_draw(split_case *c, const tsr_sampling_params *params, uint64_t number)
+static int32_t split_draw_after(split_case *c, const tsr_sampling_params *params, uint64_t number,
+                                int64_t history_count, const int32_t *history)
 {
     tsr__split_row row = {.params = params, .ranks = c->ranks, .parts = c->parts};
     int64_t first = 0;
@@ -270,6 +286,10 @@ static int32_t split_draw(split_case *c, const tsr_sampling_params *params, uint
         return -1;
     ck_assert_ok(tsr__sampling_choice(params, number, 3, &row.words));
     split_divide(c, row.most);
+    if (tsr__sampling_changes(params)) {
+        split_change(c, params, &row.words, history_count, history);
+        split_divide(c, row.most);
+    }
     row.candidates = c->candidates;
     row.stride = row.most;
     if (!tsr__split_suffices(&row))
@@ -289,6 +309,11 @@ static int32_t split_draw(split_case *c, const tsr_sampling_params *params, uint
     for (int r = 0; r < rank; r++)
         first += c->parts[r];
     return (int32_t)first + tsr__split_find_token(&row, c->parts[rank], c->logits + first, place);
+}
+
+static int32_t split_draw(split_case *c, const tsr_sampling_params *params, uint64_t number)
+{
+    return split_draw_after(c, params, number, 0, NULL);
 }
 
 /* Logits of which some are far above the others; with few different values, so that many are equal,
@@ -351,6 +376,50 @@ START_TEST(ranks_draw_the_tokens_of_one)
 }
 END_TEST
 
+/* Each rank changes the logits of its own tokens by biases and penalties. */
+START_TEST(ranks_change_their_logits)
+{
+    static const tsr_logit_bias biases[] = {{7, 3}, {500, -2.5f}, {SPLIT_VOCABULARY - 1, 6}};
+    static const tsr_sampling_params cases[] = {
+        {.temperature = 0, .repetition_penalty = 1.3},
+        {.temperature = 1,
+         .top_k = 40,
+         .repetition_penalty = 1.2,
+         .biases = biases,
+         .bias_count = 3},
+        {.temperature = 1, .top_p = 0.9, .repetition_penalty = 0.8},
+        {.temperature = 1.5,
+         .min_p = 0.05,
+         .presence_penalty = 1,
+         .frequency_penalty = 0.25,
+         .prompt_count = 20},
+    };
+    static split_case c, kept;
+    int without = 0;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tsr_sampling_params params = cases[i];
+        params.struct_size = sizeof params;
+        params.seed = 5 + i;
+        for (uint64_t n = 0; n < 500; n++) {
+            int32_t want = -1, history[60];
+            c.ranks = 2 + (int)(n % (SPLIT_MOST_RANKS - 1));
+            if (n % 20 == 0)
+                split_logits(&kept, 1000 * i + n, 20, 0);
+            for (int k = 0; k < 60; k++) /* some twice, and the most likely ones among them */
+                history[k] = (int32_t)((n * 31 + (uint64_t)(k / 2) * 37) % SPLIT_VOCABULARY);
+            memcpy(c.logits, kept.logits, sizeof c.logits);
+            const int32_t got = split_draw_after(&c, &params, n, 60, history);
+            ck_assert_ok(tsr_sampling_draw(&params, n, 3, SPLIT_VOCABULARY, kept.logits, 60,
+                                           history, &want));
+            ck_assert_msg(got == want || got == -1, "case %d, draw %d: token %d, not %d", (int)i,
+                          (int)n, got, want);
+            without += got >= 0;
+        }
+    }
+    ck_assert_msg(without > 1800, "%d draws without all logits", without);
+}
+END_TEST
+
 START_TEST(ranks_gather_what_they_cannot_draw)
 {
     static split_case c;
@@ -359,10 +428,6 @@ START_TEST(ranks_gather_what_they_cannot_draw)
     split_logits(&c, 1, 9, 0);
     const tsr_sampling_params *plain = tsr_sampling_params(.temperature = 1);
     ck_assert_int_ge(split_draw(&c, plain, 0), 0);
-    ck_assert_int_eq(tsr__split_kind_of(tsr_sampling_params(.repetition_penalty = 1.1), &most),
-                     TSR__SPLIT_GATHER);
-    ck_assert_int_eq(tsr__split_kind_of(tsr_sampling_params(.presence_penalty = 0.5), &most),
-                     TSR__SPLIT_GATHER);
     ck_assert_int_eq(tsr__split_kind_of(tsr_sampling_params(.temperature = 1, .top_k = 65), &most),
                      TSR__SPLIT_GATHER);
     ck_assert_int_eq(
@@ -497,6 +562,7 @@ TESTS(sampling)
     tcase_add_test(tests, draws_are_numbers_of_philox);
     tcase_add_test(tests, draws_have_the_probabilities);
     tcase_add_test(tests, ranks_draw_the_tokens_of_one);
+    tcase_add_test(tests, ranks_change_their_logits);
     tcase_add_test(tests, ranks_gather_what_they_cannot_draw);
     tcase_add_loop_test(tests, accepted_drafts_have_the_probabilities, 0, 6);
     tcase_add_test(tests, same_drafts_are_accepted);

@@ -28,14 +28,22 @@ tsr_status tsr__sampling_check_adjust(const tsr_sampling_params *p)
     return TSR_OK;
 }
 
-tsr_status tsr__sampling_adjust(const tsr_sampling_params *p, int64_t count, float *logits,
-                                int64_t history_count, const int32_t *history)
+tsr_status tsr__sampling_check_biases(const tsr_sampling_params *p, int64_t count)
 {
-    for (int i = 0; i < p->bias_count; i++) {
+    for (int i = 0; i < p->bias_count; i++)
         TSR__REQUIRE(p->biases[i].token < count,
                      "sampling: bias %d is for token %" PRId32 "; there are 0 to %" PRId64, i,
                      p->biases[i].token, count - 1);
-        logits[p->biases[i].token] += p->biases[i].bias;
+    return TSR_OK;
+}
+
+tsr_status tsr__sampling_adjust(const tsr_sampling_params *p, int64_t first, int64_t count,
+                                float *logits, int64_t history_count, const int32_t *history)
+{
+    for (int i = 0; i < p->bias_count; i++) {
+        const int64_t at = p->biases[i].token - first;
+        if (at >= 0 && at < count)
+            logits[at] += p->biases[i].bias;
     }
     if ((p->presence_penalty == 0 && p->frequency_penalty == 0) || history_count <= p->prompt_count)
         return TSR_OK;
@@ -43,8 +51,8 @@ tsr_status tsr__sampling_adjust(const tsr_sampling_params *p, int64_t count, flo
     if (!times)
         return TSR_ERR_NO_MEMORY;
     for (int64_t i = p->prompt_count; i < history_count; i++)
-        if (history[i] >= 0 && history[i] < count)
-            times[history[i]]++;
+        if (history[i] >= first && history[i] - first < count)
+            times[history[i] - first]++;
     for (int64_t i = 0; i < count; i++)
         if (times[i] > 0)
             logits[i] -= (float)(p->presence_penalty + p->frequency_penalty * (double)times[i]);

@@ -1,7 +1,7 @@
 /* Tokens chosen by several ranks. Each rank has the logits of a part of the vocabulary. Where a
  * token can be drawn without all logits (split_draw.h), the ranks exchange their largest logits,
- * and all of them choose the same token. With a temperature alone, or with min_p, they also
- * exchange sums of weights, and the rank that has the token tells the others.
+ * after penalties and biases, and all of them choose the same token. With a temperature alone, or
+ * with min_p, they also exchange sums of weights, and the rank that has the token tells the others.
  *
  * The first exchange also says which ranks have been interrupted. If all ranks know all tokens of a
  * step, and it has one stage, it needs no other exchange.
@@ -41,6 +41,7 @@ typedef struct pass {
     const int *numbers; /* [rows] */
     int64_t most;       /* candidates of each rank and row */
     bool sums;          /* a row needs sums */
+    bool changes;       /* a row's params change logits, which the host does */
     int64_t first;      /* the first of this rank's tokens */
 } pass;
 
@@ -123,8 +124,10 @@ bool tsr__candidates_agree(const tsr_generator *g, int count, const int *numbers
 static tsr__split_kind kind_of(const tsr_generator *g, int number, int64_t *most)
 {
     const tsr__sequence *s = &g->sequences[number];
-    /* A grammar may allow none of the most likely tokens. */
-    return s->grammar || tsr__generator_wants_probability(g, number)
+    /* A grammar may allow none of the most likely tokens. With all logits, rank 0 reports a bias
+     * that is for no token. */
+    return s->grammar || tsr__generator_wants_probability(g, number) ||
+                   tsr__sampling_check_biases(&s->sampling, g->model->config->vocabulary) != TSR_OK
                ? TSR__SPLIT_GATHER
                : tsr__split_kind_of(&s->sampling, most);
 }
@@ -136,11 +139,13 @@ static bool suits(pass *p)
     for (int i = 0; i < p->rows; i++) {
         int64_t most = 1;
         const tsr__split_kind kind = kind_of(g, p->numbers[i], &most);
+        const bool changes = tsr__sampling_changes(&g->sequences[p->numbers[i]].sampling);
         if (kind == TSR__SPLIT_GATHER ||
-            (kind != TSR__SPLIT_CANDIDATES && g->candidates->with_drafts))
+            ((kind != TSR__SPLIT_CANDIDATES || changes) && g->candidates->with_drafts))
             return false;
         p->most = most > p->most ? most : p->most;
         p->sums = p->sums || kind != TSR__SPLIT_CANDIDATES;
+        p->changes = p->changes || changes;
     }
     return true;
 }
@@ -192,6 +197,28 @@ static tsr_status copy_logits(const pass *p)
     return status;
 }
 
+/* Changes this rank's logits of a row by the sequence's params, in memory that the host reads, and
+ * lists the candidates again. */
+static tsr_status change_own(const pass *p, int i)
+{
+    const tsr__candidates *c = p->g->candidates;
+    const tsr__sequence *s = &p->g->sequences[p->numbers[i]];
+    const int64_t count = tsr_tensor_layout(p->own)->shape[1];
+    struct tsr_choice_words words;
+    void *memory;
+    TSR__TRY(tsr__sampling_choice(&s->sampling, s->number, s->length, &words));
+    TSR__TRY(tsr_tensor_map(c->logits, &memory));
+    float *logits = (float *)memory + i * count;
+    bool regular = true;
+    for (int64_t k = 0; k < count; k++)
+        regular = regular && logits[k] < INFINITY;
+    if (regular) /* others are reported as they are, from all logits */
+        TSR__TRY(tsr__sampling_change(&s->sampling, &words, p->first, count, logits, s->length,
+                                      s->tokens));
+    tsr__split_list(count, logits, (int32_t)p->first, p->most, c->own + 1 + i * p->most);
+    return TSR_OK;
+}
+
 /* Finds this rank's largest logits of each row. Waits for the device once. */
 static tsr_status find_own(const pass *p)
 {
@@ -205,7 +232,7 @@ static tsr_status find_own(const pass *p)
         status = view_of(c->indices, p->rows, found, &indices);
     if (status == TSR_OK)
         status = tsr_topk(stream, values, indices, p->own, 1);
-    if (status == TSR_OK && p->sums)
+    if (status == TSR_OK && (p->sums || p->changes))
         status = copy_logits(p);
     if (status == TSR_OK)
         status = tsr_stream_wait(stream);
@@ -221,6 +248,9 @@ static tsr_status find_own(const pass *p)
             (tsr__candidate){exists ? ((const float *)logits)[at] : -INFINITY,
                              exists ? ((const int32_t *)tokens)[at] + (int32_t)p->first : 0};
     }
+    for (int i = 0; status == TSR_OK && i < p->rows; i++)
+        if (tsr__sampling_changes(&p->g->sequences[p->numbers[i]].sampling))
+            status = change_own(p, i);
     tsr_tensor_destroy(&values);
     tsr_tensor_destroy(&indices);
     return status;

@@ -176,9 +176,18 @@ tsr_status tsr__sampling_probabilities(const tsr_sampling_params *params, int64_
                                        const float *logits, int64_t history_count,
                                        const int32_t *history, double *probabilities) TSR_NODISCARD;
 
+/* Returns whether the params change logits before the filters: by biases or penalties. */
+bool tsr__sampling_changes(const tsr_sampling_params *params);
+/* Changes the logits of tokens first, first + 1, …, first + count − 1 by the params' biases and
+ * penalties. `words` are from tsr__sampling_choice. The params and their biases must have been
+ * checked. Errors: TSR_ERR_NO_MEMORY. */
+tsr_status tsr__sampling_change(const tsr_sampling_params *params,
+                                const struct tsr_choice_words *words, int64_t first, int64_t count,
+                                float *logits, int64_t history_count,
+                                const int32_t *history) TSR_NODISCARD;
 /* Draws one of `count` tokens that are in the order of their ids: its index. Others have been left
  * out that are less likely than all tokens that the filters keep; the sum of their weights is
- * `others`. The params must have been checked, and have no penalty and no bias. */
+ * `others`. The params must have been checked. tsr__sampling_change has changed the logits. */
 tsr_status tsr__sampling_draw_some(const tsr_sampling_params *params,
                                    const struct tsr_choice_words *words, int64_t count,
                                    const float *logits, uint64_t others,
@@ -202,10 +211,14 @@ tsr_status tsr__sampling_accept(const tsr_sampling_params *params, uint64_t numb
 /* Returns whether the host must change logits before a token is chosen. */
 bool tsr__sampling_adjusts(const tsr_sampling_params *params);
 tsr_status tsr__sampling_check_adjust(const tsr_sampling_params *params) TSR_NODISCARD;
-/* Adds the biases to the logits, and subtracts the penalties for tokens that have been generated.
- * Errors: TSR_ERR_INVALID for a bias outside the vocabulary, TSR_ERR_NO_MEMORY. */
-tsr_status tsr__sampling_adjust(const tsr_sampling_params *params, int64_t count, float *logits,
-                                int64_t history_count, const int32_t *history) TSR_NODISCARD;
+/* Checks that the biases are for tokens of a vocabulary of `count`. Errors: TSR_ERR_INVALID. */
+tsr_status tsr__sampling_check_biases(const tsr_sampling_params *params,
+                                      int64_t count) TSR_NODISCARD;
+/* Adds the biases to the logits of tokens first, first + 1, …, first + count − 1, and subtracts the
+ * penalties for tokens that have been generated. Errors: TSR_ERR_NO_MEMORY. */
+tsr_status tsr__sampling_adjust(const tsr_sampling_params *params, int64_t first, int64_t count,
+                                float *logits, int64_t history_count,
+                                const int32_t *history) TSR_NODISCARD;
 
 /* probabilities.c */
 

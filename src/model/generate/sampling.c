@@ -131,24 +131,25 @@ static tsr_status check_logits(int64_t count, const float *logits, int64_t *most
     return TSR_OK;
 }
 
-static bool changes_logits(const tsr_sampling_params *params)
+bool tsr__sampling_changes(const tsr_sampling_params *params)
 {
     return tsr__sampling_adjusts(params) ||
            (params->repetition_penalty != 0 && params->repetition_penalty != 1);
 }
 
-static tsr_status penalise(filter *f, int64_t count, const int32_t *history)
+/* Applies the repetition penalty to the logits of tokens first, first + 1, …, first + count − 1. */
+static tsr_status penalise(const struct tsr_choice_words *words, int64_t first, int64_t count,
+                           float *logits, int64_t history_count, const int32_t *history)
 {
-    uint8_t *seen = tsr__calloc((size_t)f->count, 1);
+    uint8_t *seen = tsr__calloc((size_t)count, 1);
     if (!seen)
         return TSR_ERR_NO_MEMORY;
-    for (int64_t i = 0; i < count; i++) {
-        const int32_t id = history[i];
-        if (id < 0 || id >= f->count || seen[id])
+    for (int64_t i = 0; i < history_count; i++) {
+        const int64_t at = history[i] - first;
+        if (at < 0 || at >= count || seen[at])
             continue;
-        seen[id] = 1;
-        f->logits[id] =
-            tsr__choice_penalised(f->logits[id], f->words->penalty, f->words->inverse_penalty);
+        seen[at] = 1;
+        logits[at] = tsr__choice_penalised(logits[at], words->penalty, words->inverse_penalty);
     }
     tsr__free(seen);
     return TSR_OK;
@@ -300,11 +301,12 @@ static tsr_status compute(filter *f, int64_t history_count, const int32_t *histo
     int64_t best;
     TSR__TRY(check_logits(f->count, f->logits, &best));
     if (tsr__sampling_adjusts(f->params)) {
-        TSR__TRY(tsr__sampling_adjust(f->params, f->count, f->logits, history_count, history));
+        TSR__TRY(tsr__sampling_check_biases(f->params, f->count));
+        TSR__TRY(tsr__sampling_adjust(f->params, 0, f->count, f->logits, history_count, history));
         TSR__TRY(check_logits(f->count, f->logits, &best));
     }
     if (words->flags & TSR_CHOICE_PENALISED) {
-        TSR__TRY(penalise(f, history_count, history));
+        TSR__TRY(penalise(words, 0, f->count, f->logits, history_count, history));
         best = most_likely(f);
     }
     f->largest = f->logits[best];
@@ -408,7 +410,7 @@ tsr_status tsr_sampling_draw(const tsr_sampling_params *params, uint64_t number,
     TSR__TAKE(tsr_sampling_params, params);
     TSR__TRY(check(params, count, logits, history_count, history));
     /* The most likely token is taken without a draw, so no weights are needed. */
-    if (params->temperature == 0 && !changes_logits(params)) {
+    if (params->temperature == 0 && !tsr__sampling_changes(params)) {
         int64_t best = 0;
         TSR__TRY(check_logits(count, logits, &best));
         *token = (int32_t)best;
@@ -427,14 +429,31 @@ tsr_status tsr_sampling_draw(const tsr_sampling_params *params, uint64_t number,
     return status;
 }
 
+tsr_status tsr__sampling_change(const tsr_sampling_params *params,
+                                const struct tsr_choice_words *words, int64_t first, int64_t count,
+                                float *logits, int64_t history_count, const int32_t *history)
+{
+    TSR__TRY(tsr__sampling_adjust(params, first, count, logits, history_count, history));
+    return words->flags & TSR_CHOICE_PENALISED
+               ? penalise(words, first, count, logits, history_count, history)
+               : TSR_OK;
+}
+
 tsr_status tsr__sampling_draw_some(const tsr_sampling_params *params,
                                    const struct tsr_choice_words *words, int64_t count,
                                    const float *logits, uint64_t others, int32_t *index)
 {
+    /* The logits have been changed already. */
+    tsr_sampling_params unchanged = *params;
+    struct tsr_choice_words drawn = *words;
+    unchanged.bias_count = 0;
+    unchanged.presence_penalty = unchanged.frequency_penalty = 0;
+    drawn.flags &= ~(uint32_t)TSR_CHOICE_PENALISED;
     uint64_t *weights = tsr__calloc((size_t)count, sizeof *weights);
     if (!weights)
         return TSR_ERR_NO_MEMORY;
-    const tsr_status status = find_weights(params, words, count, logits, others, 0, NULL, weights);
+    const tsr_status status =
+        find_weights(&unchanged, &drawn, count, logits, others, 0, NULL, weights);
     if (status == TSR_OK)
         *index = draw(weights, count, from_words(words->random));
     tsr__free(weights);

@@ -18,8 +18,6 @@
 tsr__split_kind tsr__split_kind_of(const tsr_sampling_params *p, int64_t *most)
 {
     *most = 1;
-    if ((p->repetition_penalty != 0 && p->repetition_penalty != 1) || tsr__sampling_adjusts(p))
-        return TSR__SPLIT_GATHER;
     if (p->temperature == 0)
         return TSR__SPLIT_CANDIDATES;
     if (p->top_k > TSR__SPLIT_MOST_TOP_K)
@@ -32,6 +30,29 @@ tsr__split_kind tsr__split_kind_of(const tsr_sampling_params *p, int64_t *most)
         return TSR__SPLIT_SUMS;
     *most = TSR__SPLIT_MOST;
     return TSR__SPLIT_NUCLEUS;
+}
+
+void tsr__split_list(int64_t count, const float *logits, int32_t first, int64_t most,
+                     tsr__candidate *list)
+{
+    int64_t found = 0;
+    for (int64_t i = 0; i < count; i++) {
+        const float logit = logits[i];
+        const tsr__candidate one = {.logit = logit, .token = first + (int32_t)i};
+        if (!(logit < INFINITY)) { /* one such logit says that all are needed */
+            list[0] = one;
+            found = found > 0 ? found : 1;
+            break;
+        }
+        if (found == most && logit <= list[most - 1].logit)
+            continue;
+        int64_t at = found < most ? found++ : most - 1;
+        for (; at > 0 && list[at - 1].logit < logit; at--)
+            list[at] = list[at - 1];
+        list[at] = one;
+    }
+    for (; found < most; found++)
+        list[found] = (tsr__candidate){.logit = -INFINITY};
 }
 
 static const tsr__candidate *candidates_of(const tsr__split_row *row, int rank)

@@ -50,8 +50,12 @@ typedef struct tsr__split_row {
 } tsr__split_row;
 
 /* Returns what ranks must exchange for a draw, and sets *most to the number of candidates. The
- * params must have been checked. */
+ * params must have been checked. If they change logits (tsr__sampling_changes), each rank changes
+ * its own ones first. */
 tsr__split_kind tsr__split_kind_of(const tsr_sampling_params *params, int64_t *most);
+/* Lists a rank's candidates, list[most], from its logits of tokens first, first + 1, … */
+void tsr__split_list(int64_t count, const float *logits, int32_t first, int64_t most,
+                     tsr__candidate *list);
 /* Returns false if the candidates show that all logits are needed: because tokens that top_k keeps
  * may be missing, or to report logits of which no token can be drawn. */
 bool tsr__split_suffices(const tsr__split_row *row);
