@@ -3,6 +3,7 @@
 #define TSR_PARALLEL_INTERNAL_H
 
 #include "base/error.h"
+#include "parallel/group/deferred.h"
 #include "tessera/fsdp.h"
 #include "tessera/layer.h"
 #include "tessera/matmul.h"
@@ -178,16 +179,5 @@ void tsr__adapters_enable(tsr_layer *set, bool enabled);
  */
 tsr_status tsr__adapters_begin_backward(tsr_layer *set) TSR_NODISCARD;
 tsr_status tsr__adapters_sum(tsr_layer *set) TSR_NODISCARD;
-
-/* Deferred collectives (group/deferred.c) -------------------------------------------------------
- */
-
-/* Between these calls the group's collectives are deferred where they can be: the call returns
- * before the operation has taken place, without a request, and what is recorded later runs after
- * it. Operations that take place later and fail, fail the group. In between, the caller must not
- * use the group's communicator before it has waited for the stream. */
-void tsr__group_defer_begin(tsr_group *group);
-/* Returns when all deferred operations have taken place. If one has failed, returns its error. */
-tsr_status tsr__group_defer_end(tsr_group *group) TSR_NODISCARD;
 
 #endif

@@ -61,27 +61,3 @@ tsr_status tsr__stream_settle(tsr_stream *stream)
 {
     return tsr__stream_run_steps(stream, UINT64_MAX);
 }
-
-tsr_status tsr__stream_host_step(tsr_stream *stream, tsr_tensor *const *used, int count,
-                                 tsr__step_work *run, void *user)
-{
-    tsr__access access[TSR__STEP_TENSORS];
-    tsr__host_step *step = tsr__calloc(1, sizeof *step), **last = &stream->steps;
-    if (!step)
-        return TSR_ERR_NO_MEMORY;
-    for (int i = 0; i < count; i++)
-        access[i] = tsr__write_of(used[i]);
-    tsr_status status = tsr_stream_submit(stream);
-    if (status == TSR_OK)
-        status = tsr__stream_begin(stream, access, count);
-    if (status != TSR_OK) {
-        tsr__free(step);
-        return status;
-    }
-    *step = (tsr__host_step){.point = tsr__stream_closed_point(stream), .run = run, .user = user};
-    while (*last)
-        last = &(*last)->next;
-    *last = step;
-    tsr__stream_hold(stream, access, count);
-    return TSR_OK;
-}

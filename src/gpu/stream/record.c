@@ -1,5 +1,6 @@
 /* Records commands. For each command, this adds the necessary barriers and keeps references to the
  * buffers in the batch. */
+#include "base/alloc.h"
 #include "gpu/stream/state.h"
 
 /* The number of operations after which a batch is submitted. It is large enough that the cost of
@@ -409,6 +410,32 @@ tsr_status tsr__stream_update(tsr_stream *stream, tsr__access destination, const
                                        destination.end_bytes - destination.begin_bytes, data);
     tsr__stream_profile_recorded(stream);
     return tsr__stream_recorded(stream);
+}
+
+/* Host steps ----------------------------------------------------------------------------------- */
+
+tsr_status tsr__stream_host_step(tsr_stream *stream, tsr_tensor *const *used, int count,
+                                 tsr__step_work *run, void *user)
+{
+    tsr__access access[TSR__STEP_TENSORS];
+    tsr__host_step *step = tsr__calloc(1, sizeof *step), **last = &stream->steps;
+    if (!step)
+        return TSR_ERR_NO_MEMORY;
+    for (int i = 0; i < count; i++)
+        access[i] = tsr__write_of(used[i]);
+    tsr_status status = tsr_stream_submit(stream);
+    if (status == TSR_OK)
+        status = tsr__stream_begin(stream, access, count);
+    if (status != TSR_OK) {
+        tsr__free(step);
+        return status;
+    }
+    *step = (tsr__host_step){.point = tsr__stream_closed_point(stream), .run = run, .user = user};
+    while (*last)
+        last = &(*last)->next;
+    *last = step;
+    tsr__stream_hold(stream, access, count);
+    return TSR_OK;
 }
 
 /* Atomic operations of several commands ------------------------------------------------------ */

@@ -18,7 +18,7 @@
 
 #include "base/error.h"
 #include "comm/request_methods.h"
-#include "parallel/internal.h"
+#include "parallel/group/deferred.h"
 #include "tessera/group.h"
 
 /* The largest number of operations that a group has in progress in its communicator at one time. */
@@ -235,7 +235,6 @@ extern const tsr__group_path tsr__group_direct, tsr__group_staged;
 
 /* deferred.c --------------------------------------------------------------------------------- */
 
-/* tsr__group_defer_begin and tsr__group_defer_end are in parallel/internal.h. */
 bool tsr__group_may_defer(const tsr__group_request *request);
 /* Defers a request, which it takes over, also on failure. */
 tsr_status tsr__group_defer(tsr__group_request *request) TSR_NODISCARD;
