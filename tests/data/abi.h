@@ -1499,6 +1499,7 @@ typedef struct tsr_short_conv_params {
     int overlap_parts;
    _Bool 
         deferred;
+    tsr_group *context_group;
 } tsr_short_conv_params;
 TSR_API tsr_status tsr_short_conv_create(const tsr_short_conv_params *params,
                                                        tsr_layer **out);
@@ -2787,6 +2788,8 @@ typedef struct tsr_delta_rule_params {
         tiled_heads;
     int64_t recurrent_tokens;
     const tsr_tensor *read_slots, *write_slots;
+    tsr_precision precision;
+    uint32_t reserved;
 } tsr_delta_rule_params;
 TSR_API tsr_status tsr_delta_rule(tsr_stream *stream, tsr_tensor *y,
                                                 tsr_tensor *new_state, const tsr_tensor *q,
