@@ -160,7 +160,8 @@ typedef struct tsr_generator_params {
     /* Keeps the keys and values of prompts after their sequences have been removed, as long as no
      * sequence needs the pages. A prompt that begins with the same tokens uses their whole pieces
      * again. The tokens and log-probabilities have the same bits as without. Needs `piece`, a
-     * multiple of 64 or less than that, and no `logits`. If layers have states (delta nets), pieces
+     * multiple of 64 or less than that, and no `logits`. Context ranks make a piece longer, so that
+     * each has whole pages of it. If layers have states (delta nets), pieces
      * are found up to the last one whose end has a snapshot of them. */
     bool prefix_cache;
     /* Speculation: passes for the next tokens also compute what is likely to follow them, up to

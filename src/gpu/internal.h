@@ -50,7 +50,7 @@ typedef void tsr__step_work(void *user, uint64_t waited_ns, bool cancelled);
  * recorded after the step. `used` are the `count` tensors, at most TSR__STEP_TENSORS, that the step
  * reads or writes: who waits for one of them waits for the step. On failure nothing is recorded,
  * and `run` will not be called. */
-#define TSR__STEP_TENSORS 2
+#define TSR__STEP_TENSORS 3
 tsr_status tsr__stream_host_step(tsr_stream *stream, tsr_tensor *const *used, int count,
                                  tsr__step_work *run, void *user) TSR_NODISCARD;
 /* Runs all host steps that have not run, for which it waits for the device. */

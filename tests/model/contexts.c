@@ -227,6 +227,10 @@ CASE(refused, "contexts: what they cannot divide")
     FAILS(tsr_generator_create(tsr_generator_params(.model = model, .draft = TSR_DRAFT_NGRAM),
                                &generator),
           TSR_ERR_INVALID, text);
+    snprintf(text, sizeof text, "generator: %d context ranks cannot divide a cache of q8_0", ranks);
+    FAILS(tsr_generator_create(tsr_generator_params(.model = model, .cache_dtype = TSR_Q8_0),
+                               &generator),
+          TSR_ERR_INVALID, text);
     tsr_model_close(&model);
     place_finish(&p);
 }

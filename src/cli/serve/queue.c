@@ -60,6 +60,12 @@ static serve_choice *before_next(const serve_server *s)
     return found;
 }
 
+serve_choice *serve_peek(const serve_server *s)
+{
+    const serve_choice *before = before_next(s);
+    return before != NULL ? before->next : s->first;
+}
+
 serve_choice *serve_dequeue(serve_server *s)
 {
     serve_choice *before = before_next(s);

@@ -93,6 +93,7 @@ static void keep_progress(void *user, uint64_t done_bytes, uint64_t total_bytes)
     serve_server *s = user;
     pthread_mutex_lock(&s->lock);
     s->progress = total_bytes > 0 ? (double)done_bytes / (double)total_bytes : 1;
+    serve_end_slow_senders(s);
     pthread_mutex_unlock(&s->lock);
 }
 

@@ -303,8 +303,9 @@ static void order_additions(serve_schedule *d, cli_text *out, orders *head)
     d->added_count = 0;
     for (int64_t used = used_slots(d);
          used < serve_chosen.parallel && s->first != NULL && s->unavailable[0] == '\0';) {
-        if (is_gone(s->first->request)) {
-            end_request(d, s->first->request);
+        serve_request *next = serve_peek(s)->request;
+        if (is_gone(next)) {
+            end_request(d, next);
             continue;
         }
         serve_choice *c = serve_dequeue(s);

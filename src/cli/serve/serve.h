@@ -363,6 +363,9 @@ double serve_now(void);
 /* Puts the choices of a request into the queue. Returns false if too many requests wait already.
  * Needs the lock. */
 bool serve_enqueue(serve_server *server, serve_request *request);
+/* Returns the choice that serve_dequeue would take, and leaves it in the queue, which is not empty.
+ * Needs the lock. */
+serve_choice *serve_peek(const serve_server *server);
 /* Takes the choice that is next from the queue, which is not empty: that of the request with the
  * fewest running texts, and of several such requests, that of the first one. Needs the lock. */
 serve_choice *serve_dequeue(serve_server *server);

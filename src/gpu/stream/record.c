@@ -94,8 +94,9 @@ static tsr_status make_next(tsr_stream *stream)
 
 static tsr_status open_batch(tsr_stream *stream)
 {
-    /* If the queue refused a batch earlier, submit that batch first. */
-    if (stream->queued && !stream->steps)
+    /* If the queue refused a batch earlier, submit that batch first. An operation that may not fail
+     * any more goes on without it. */
+    if (stream->queued && !stream->steps && stream->mode != TSR__STREAM_ATOMIC)
         TSR__TRY(tsr_stream_submit(stream));
     if (stream->open)
         return TSR_OK;

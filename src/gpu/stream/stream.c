@@ -108,8 +108,8 @@ void tsr_stream_destroy(tsr_stream **stream)
     if (tsr__device_is_inherited(device))
         return;
 
+    tsr__stream_cancel_steps(closing); /* which may submit */
     const bool idle = wait_until_idle(closing);
-    tsr__stream_cancel_steps(closing);
     if (!idle) {
         abandon(closing);
         return;

@@ -81,6 +81,15 @@ static tsr_status check_long(const tsr_generator_params *p)
     return TSR_OK;
 }
 
+/* Returns the tokens of a page. Each context rank has an equal part of them. */
+static int64_t page_tokens(const tsr_generator_params *p, int64_t context_ranks)
+{
+    /* Whole pieces fill whole pages, so that the prefix cache can keep them. */
+    const int64_t least = p->piece > 0 ? p->piece : p->context,
+                  each = (least + context_ranks - 1) / context_ranks;
+    return context_ranks * (each < TSR__PAGE_TOKENS ? each : TSR__PAGE_TOKENS);
+}
+
 /* Refuses what context ranks cannot divide. */
 static tsr_status check_context_group(tsr_generator_params *p)
 {
@@ -107,6 +116,15 @@ static tsr_status check_context_group(tsr_generator_params *p)
                              "generator: %d context ranks cannot divide the cache of layers with "
                              "%s",
                              ranks, what);
+    }
+    TSR__REQUIRE(p->cache_dtype == 0 || tsr__dtype_is_float(p->cache_dtype),
+                 "generator: %d context ranks cannot divide a cache of %s; f32, f16 and bf16 are "
+                 "possible",
+                 ranks, tsr_dtype_name(p->cache_dtype));
+    if (p->prefix_cache && p->piece > 0) {
+        /* Whole pieces fill whole pages, of which each rank has an equal part. */
+        const int64_t page = page_tokens(p, ranks);
+        p->piece = (p->piece + page - 1) / page * page;
     }
     p->ahead = TSR_GENERATOR_WAITS; /* the ranks choose tokens together */
     return TSR_OK;
@@ -212,20 +230,11 @@ static tsr_status check_params(tsr_generator_params *p)
     return TSR_OK;
 }
 
-/* Returns the tokens of a page. Each context rank has an equal part of them. */
-static int64_t choose_page(const tsr_generator *g)
-{
-    const tsr_generator_params *p = &g->params;
-    const int64_t ranks = g->model->context_group ? tsr_group_size(g->model->context_group) : 1,
-                  /* Whole pieces fill whole pages, so that the prefix cache can keep them. */
-        least = p->piece > 0 ? p->piece : p->context, each = (least + ranks - 1) / ranks;
-    return ranks * (each < TSR__PAGE_TOKENS ? each : TSR__PAGE_TOKENS);
-}
-
 static tsr_status create_cache(tsr_generator *g)
 {
     const tsr_generator_params *p = &g->params;
-    const int64_t page = choose_page(g);
+    const tsr_group *context = g->model->context_group;
+    const int64_t page = page_tokens(p, context ? tsr_group_size(context) : 1);
     TSR__REQUIRE(!p->prefix_cache || p->piece % page == 0,
                  "generator: piece is %" PRId64 "; with prefix_cache it must be a multiple of "
                  "%" PRId64 ", the tokens of a page",

@@ -83,6 +83,9 @@ tsr_status tsr__model_plan_check(const tsr_model_config *c, tsr_model_plan_param
                  TSR_MODEL_PLAN_MAX_RANKS);
     TSR__REQUIRE(p->context_ranks == 1 || !p->next_token,
                  "model: next_token cannot go with %d context_ranks", p->context_ranks);
+    TSR__REQUIRE(p->context_ranks == 1 || tsr__dtype_is_float(p->cache_dtype),
+                 "model: cache_dtype %s cannot go with %d context_ranks; f32, f16 and bf16 can",
+                 tsr_dtype_name(p->cache_dtype), p->context_ranks);
     TSR__REQUIRE(p->host_experts <= 0 || tsr__config_experts(c),
                  "model: host_experts is set, but no layer of the model has experts");
     TSR__REQUIRE(p->host_experts >= 0, "model: host_experts is %d; it must be at least 0",

@@ -69,6 +69,11 @@ static void run_request(void *user, uint64_t waited_ns, bool cancelled)
     tsr_group *group = request->group;
     const uint64_t began_ns = tsr__now_ns();
     group->deferred--;
+    if (cancelled && group->status == TSR_OK)
+        tsr__group_fail(group,
+                        tsr__fail(TSR_ERR_PEER_LOST, "group: an operation was cancelled before "
+                                                     "its exchange, because another group "
+                                                     "of the stream ended"));
     if (!cancelled && group->status == TSR_OK) {
         void *in, *out;
         tsr_status status = group->path->memory(request, &in, &out);
@@ -93,8 +98,13 @@ static tsr_status begin(tsr__group_request *request)
         TSR__TRY(tsr__tensor_synchronise(group->stream, request->in));
     TSR__TRY(tsr__tensor_synchronise(group->stream, request->out));
     TSR__TRY(group->path->fill(request));
-    tsr_tensor *const used[2] = {request->out, request->in};
-    TSR__TRY(tsr__stream_host_step(group->stream, used, request->in ? 2 : 1, run_request, request));
+    tsr_tensor *used[TSR__STEP_TENSORS] = {request->out};
+    int count = 1;
+    if (request->in)
+        used[count++] = request->in;
+    if (group->piece[0].memory) /* which the step sends from, on the staged path */
+        used[count++] = group->piece[0].memory;
+    TSR__TRY(tsr__stream_host_step(group->stream, used, count, run_request, request));
     request->unfinished++;
     group->deferred++;
     return TSR_OK;
