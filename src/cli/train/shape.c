@@ -222,8 +222,10 @@ static tsr_status make_recorded(training_run *r, int64_t vocabulary, bool *is_ru
     *is_run = false;
     if (stat(path, &info) != 0 || !S_ISREG(info.st_mode) || training_is_gguf(path))
         return TSR_OK;
-    tsr_status status = training_recorded_open(path, &run);
-    *is_run = status == TSR_OK && training_recorded_is_run(&run);
+    if (training_recorded_open(path, &run) != TSR_OK)
+        return TSR_OK; /* the reader of models accepts more, and says what is wrong */
+    tsr_status status = TSR_OK;
+    *is_run = training_recorded_is_run(&run);
     if (*is_run)
         status = describe_recorded(&run, vocabulary, &p);
     training_recorded_close(&run);
