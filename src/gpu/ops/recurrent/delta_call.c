@@ -1,4 +1,4 @@
-/* The operands of the gated delta rule. */
+/* The operands of the gated delta rule, and what several of its kernels need. */
 #include <math.h>
 
 #include "base/given.h"
@@ -134,4 +134,21 @@ tsr_status tsr__delta_check_iterations(const tsr__delta *c, int64_t each)
                      "%s: %lld tokens are too many for one call on this CPU driver; about %lld are "
                      "possible",
                      c->tokens.op, (long long)c->tokens.tokens, (long long)most);
+}
+
+void tsr__delta_read(const tsr__delta_chunks *c, tsr__dispatch *dispatch, tsr__delta_array array)
+{
+    tsr__tokens_read(dispatch, c->array[array]);
+}
+
+void tsr__delta_write(const tsr__delta_chunks *c, tsr__dispatch *dispatch, tsr__delta_array array)
+{
+    tsr__tokens_write(dispatch, c->array[array]);
+}
+
+double tsr__delta_scan_work(const tsr__delta_chunks *c)
+{
+    const tsr__delta *call = c->call;
+    return (double)(call->tokens.batch * c->chunks * call->heads) * TSR_DELTA_CHUNK *
+           (double)call->value_dim * (3.0 * (double)call->key_dim + TSR_DELTA_CHUNK);
 }

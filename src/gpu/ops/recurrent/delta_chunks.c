@@ -136,16 +136,6 @@ void tsr__delta_chunks_finish(tsr__delta_chunks *c)
     tsr_tensor_destroy(&c->work);
 }
 
-void tsr__delta_read(const tsr__delta_chunks *c, tsr__dispatch *dispatch, tsr__delta_array array)
-{
-    tsr__tokens_read(dispatch, c->array[array]);
-}
-
-void tsr__delta_write(const tsr__delta_chunks *c, tsr__dispatch *dispatch, tsr__delta_array array)
-{
-    tsr__tokens_write(dispatch, c->array[array]);
-}
-
 tsr_status tsr__delta_product(const tsr__delta_chunks *c, tsr__delta_array out, tsr__delta_array a,
                               bool transpose_a, tsr__delta_array b, bool transpose_b,
                               bool accumulate)
@@ -255,13 +245,6 @@ static tsr_status run_triangle(const tsr__delta_chunks *c)
 }
 
 /* From chunk to chunk ------------------------------------------------------------------------ */
-
-double tsr__delta_scan_work(const tsr__delta_chunks *c)
-{
-    const tsr__delta *call = c->call;
-    return (double)(call->tokens.batch * c->chunks * call->heads) * CHUNK *
-           (double)call->value_dim * (3.0 * (double)call->key_dim + CHUNK);
-}
 
 tsr__dispatch tsr__delta_scan_dispatch(const tsr__delta_chunks *c, tsr__shader shader,
                                        tsr_dtype dtype)
