@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/struct_size.h"
 #include "model/model.h"
+#include "tensor/dtype.h"
 
 /* The tokens of a prompt in one pass. Large GPUs need more of them to occupy all processors. */
 #define USUAL_PREFILL 256
