@@ -158,14 +158,14 @@ TSR_API TSR_NODISCARD tsr_status tsr_self_attention_create(const tsr_self_attent
  *
  * Only self-attention, delta nets and short convolutions combine the tokens of a divided row: rows
  * of latent attention cannot be divided. Delta nets and short convolutions compute the chunks in
- * the order of the sequence, and broadcast the states between them. Attention gathers keys and values of all tokens,
- * a few heads at a time, while the heads before are computed, and a backward pass gathers them
- * again and sums their gradients over the ranks. For t tokens in all, k kv heads of this rank and e
- * bytes of an element, a forward pass receives at most 2 · t · k · head_dim · e bytes, and a
- * backward pass as many and sends 8 · t · k · head_dim bytes of gradients. Attention of a query is
- * computed by one call of tsr_attention over the keys in the order of the sequence: results are
- * those of an undivided sequence, up to the shapes that kernels are chosen by. The gradients of
- * keys and values are added in the order of ranks.
+ * the order of the sequence, and broadcast the states between them. Attention gathers keys and
+ * values of all tokens, a few heads at a time, while the heads before are computed, and a backward
+ * pass gathers them again and sums their gradients over the ranks. For t tokens in all, k kv heads
+ * of this rank and e bytes of an element, a forward pass receives at most 2 · t · k · head_dim · e
+ * bytes, and a backward pass as many and sends 8 · t · k · head_dim bytes of gradients. Attention
+ * of a query is computed by one call of tsr_attention over the keys in the order of the sequence:
+ * results are those of an undivided sequence, up to the shapes that kernels are chosen by. The
+ * gradients of keys and values are added in the order of ranks.
  *
  * Each rank computes the gradients of parameters through its own tokens, as a data-parallel rank
  * does: sum them over the context group, too, most simply by sharding over the ranks of both. */

@@ -16,6 +16,7 @@ fail() {
 start() { # RANKS OPTION...
     ranks=$1
     shift
+    # shellcheck disable=SC2016 # the shell that launch starts expands them
     timeout 120 "$tessera" launch -n "$ranks" -- sh -c 'echo $$ >"$1/pid.$RANK" && shift && exec "$@"' sh "$folder" "$tessera" train "$@" >"$folder/out" 2>&1
 }
 # train RANKS OPTION...: trains a small model.
