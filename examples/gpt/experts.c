@@ -120,7 +120,7 @@ static double auxiliary_loss(const gpt_model *self, const double *sums, float *g
 tsr_status experts_balance(gpt_model *self, gpt_choices *choices, bool first)
 {
     const gpt_options *o = self->options;
-    const int64_t all = self->config.layers * o->experts;
+    const int64_t all = (int64_t)self->config.layers * o->experts;
     if (!choices->sums)
         return TSR_OK;
     TRY(tsr_request_wait(&choices->request));
