@@ -15,7 +15,7 @@ export UCX_TLS=tcp,self UCX_NET_DEVICES=veth0
 train() { # LOG OPTION…
     log=$1
     shift
-    exec timeout 60 "$@" --data examples/data/tinyshakespeare.txt --held-out 0 --layers 2 --heads 2 --width 32 --context 16 --batch 8 --accumulate 2 \
+    exec timeout 400 "$@" --data examples/data/tinyshakespeare.txt --held-out 0 --layers 2 --heads 2 --width 32 --context 16 --batch 8 --accumulate 2 \
         --log "$log"
 }
 start() { # OPTION…: rank r writes to out.r
@@ -46,7 +46,7 @@ end_of_first() {
 }
 killed() {
     : >"$folder/log.0"
-    start --steps 100000 --timeout 20
+    start --steps 100000 --timeout 120
     wait_for '"step": 5,' "$folder/log.0" || { show && return 1; }
     victim=$(ip netns pids "$b" | while read -r pid; do
         [ "$(cat "/proc/$pid/comm")" = tessera ] && echo "$pid"
