@@ -227,7 +227,10 @@ CASE(refused, "contexts: what they cannot divide")
     FAILS(tsr_generator_create(tsr_generator_params(.model = model, .draft = TSR_DRAFT_NGRAM),
                                &generator),
           TSR_ERR_INVALID, text);
-    snprintf(text, sizeof text, "generator: %d context ranks cannot divide a cache of q8_0", ranks);
+    snprintf(text, sizeof text,
+             "generator: %d context ranks cannot divide a cache of q8_0; f32, f16 and bf16 are "
+             "possible",
+             ranks);
     FAILS(tsr_generator_create(tsr_generator_params(.model = model, .cache_dtype = TSR_Q8_0),
                                &generator),
           TSR_ERR_INVALID, text);
