@@ -3,6 +3,7 @@
 #include "gpu/internal.h"
 #include "model/generate/generator.h"
 #include "model/model.h"
+#include "tensor/dtype.h"
 
 /* Chooses which states the cache of `model`, which may be the draft_model, keeps. */
 static void choose_states(const tsr_generator *g, const tsr_model *m, tsr_kv_cache_params *out)
@@ -28,12 +29,18 @@ tsr_status tsr__generator_create_cache(const tsr_generator *g, const tsr_model *
         value_dims[TSR_MODEL_MAX_LAYERS], conv_floats[TSR_MODEL_MAX_LAYERS],
         state_floats[TSR_MODEL_MAX_LAYERS];
     bool values_in_keys[TSR_MODEL_MAX_LAYERS];
+    const tsr_dtype dtype = m == g->model ? g->params.cache_dtype : m->cache_dtype;
+    const int64_t block = (int64_t)tsr__dtype_block(dtype);
     for (int i = 0; i < m->layer_count; i++) {
         tsr_heads heads = TSR_INIT(tsr_heads);
         TSR__TRY(tsr_self_attention_get_heads(m->stack->blocks[i], &heads));
         kv_heads[i] = tsr__stack_keys_layer(m->stack, i) == i ? heads.kv_count : 0;
         head_dims[i] = heads.head_dim;
         value_dims[i] = heads.value_dim;
+        if (heads.kv_count == 0) { /* no rows on this rank, but their size must suit the dtype */
+            head_dims[i] = (head_dims[i] + block - 1) / block * block;
+            value_dims[i] = (value_dims[i] + block - 1) / block * block;
+        }
         values_in_keys[i] = heads.values_in_keys;
         conv_floats[i] = heads.conv_floats;
         state_floats[i] = heads.state_floats;
@@ -46,7 +53,7 @@ tsr_status tsr__generator_create_cache(const tsr_generator *g, const tsr_model *
         .layer_head_dims = head_dims,
         .layer_value_dims = value_dims,
         .layer_values_in_keys = values_in_keys,
-        .dtype = m == g->model ? g->params.cache_dtype : m->cache_dtype,
+        .dtype = dtype,
         .page_tokens = g->page_tokens,
         .pages = g->pages,
         .sequences = g->params.sequences,
