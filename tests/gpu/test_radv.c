@@ -129,6 +129,7 @@ static bool device_knows(tsr__shader shader)
     case TSR__SHADER_MATMUL_COOPMAT:
     case TSR__SHADER_MATMUL_GROUPED_COOPMAT:
     case TSR__SHADER_ATTENTION_COOPMAT:
+    case TSR__SHADER_DELTA_SCAN_COOPMAT:
         return info->coopmat;
     case TSR__SHADER_MATMUL_COOPMAT_BF16:
     case TSR__SHADER_MATMUL_GROUPED_COOPMAT_BF16:

@@ -422,7 +422,7 @@ static bool can_run(const char *kernel)
     const tsr_device_info *info = tsr_device_get_info(device);
 
     const bool intel = info->vendor_id == TSR__VENDOR_INTEL;
-    if (strcmp(kernel, "attention_coopmat") == 0)
+    if (strcmp(kernel, "attention_coopmat") == 0 || strcmp(kernel, "delta_scan_coopmat") == 0)
         return info->coopmat_used >= 0 && !intel;
     if (strcmp(kernel, "attention_coopmat_bf16") == 0)
         return info->coopmat_bf16_used >= 0 && !intel;
