@@ -108,8 +108,11 @@ void tsr_stream_destroy(tsr_stream **stream)
     if (tsr__device_is_inherited(device))
         return;
 
-    tsr__stream_cancel_steps(closing); /* which may submit */
-    const bool idle = wait_until_idle(closing);
+    bool idle = wait_until_idle(closing);
+    if (closing->steps || closing->queued) { /* if the wait failed */
+        tsr__stream_cancel_steps(closing);   /* which may submit */
+        idle = wait_until_idle(closing);
+    }
     if (!idle) {
         abandon(closing);
         return;
