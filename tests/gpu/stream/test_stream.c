@@ -492,6 +492,7 @@ START_TEST(a_step_is_a_use_of_its_tensors)
     GPU_OK(tsr__stream_host_step(other, &b.tensor, 1, add_one, &b));
     tsr_stream_destroy(&other);
     ck_assert_int_eq(b.runs, 1);
+    ck_assert_double_eq(first_of(queue, a.tensor), 8);
     tsr_tensor_destroy(&x);
     tsr_tensor_destroy(&a.tensor);
 }
