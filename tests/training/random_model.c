@@ -1,9 +1,9 @@
 /* random_model FAMILY FOLDER: writes a small model with random weights and 512 tokens in Hugging
- * Face's format, for the tests of training. Each family has something that the others lack: qwen2 biases
- * of q, k and v and a tied head, qwen3 normalised q and k, heads that together are wider than the
- * model, and YaRN, mistral a window and the frequencies of Llama 3, llama biases of all linear
- * layers, gpt2 what distinguishes GPT-2 from Llama. The tensors of gpt2 have the names without
- * "transformer." that OpenAI's models have at Hugging Face. */
+ * Face's format, for the tests of training. Each family has something that the others lack: qwen2
+ * biases of q, k and v and a tied head, qwen3 normalised q and k, heads that together are wider
+ * than the model, and YaRN, mistral a window and the frequencies of Llama 3, llama biases of all
+ * linear layers, gpt2 what distinguishes GPT-2 from Llama. The tensors of gpt2 have the names
+ * without "transformer." that OpenAI's models have at Hugging Face. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
