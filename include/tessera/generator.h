@@ -142,9 +142,9 @@ typedef struct tsr_generator_params {
      * GPUs, none on CPU drivers, where host and device share the processors.
      *
      * Steps wait as if this were TSR_GENERATOR_WAITS with several ranks or stages, with
-     * log_probabilities, biases, presence_penalty, frequency_penalty or a grammar, for positions
-     * whose logits the caller gets, for more than 8 sequences, and if the kernel choose has failed
-     * its self-test
+     * log_probabilities, biases, presence_penalty, frequency_penalty, a grammar or a function that
+     * changes logits, for positions whose logits the caller gets, for more than 8 sequences, and if
+     * the kernel choose has failed its self-test
      * (`tessera devices` shows it, and a warning is logged). */
     int ahead;
     /* Schedules prompts and the cache's pages, as servers need it. A step then computes at most
@@ -186,8 +186,8 @@ typedef struct tsr_generator_params {
      * what finds drafts and p that by the model, both after the filters of tsr_sampling_params. If
      * one is not, its token is drawn from the tokens where p > q, with probabilities p − q. More
      * drafts are accepted, and the tokens have the same distribution as without drafts; but they
-     * are other tokens, and depend on how many drafts passes have. Sequences with a grammar are as
-     * without this. Must be the same on all ranks. */
+     * are other tokens, and depend on how many drafts passes have. Sequences with a grammar or a
+     * function that changes logits are as without this. Must be the same on all ranks. */
     bool rejection_sampling;
     /* With prefix_cache and layers with states: how many snapshots are kept, each as large as a
      * sequence's states. The least recently used ones leave first. 0: TSR_GENERATOR_USUAL_SNAPSHOTS
@@ -203,6 +203,11 @@ TSR_API TSR_NODISCARD tsr_status tsr_generator_create(const tsr_generator_params
                                                       tsr_generator **out);
 /* Destroys a generator and sets *generator to NULL. NULL is allowed. Not collective. */
 TSR_API void tsr_generator_destroy(tsr_generator **generator);
+
+/* Changes the logits [vocabulary] from which a sequence's next token is chosen; tokens[count] are
+ * the prompt and what has been generated. */
+typedef void (*tsr_logits_process_fn)(void *user, int sequence, int64_t count,
+                                      const int32_t *tokens, float *logits);
 
 typedef struct tsr_sequence_params {
     size_t struct_size;
@@ -236,6 +241,15 @@ typedef struct tsr_sequence_params {
      * adapters that are enabled, of which there may be only one while other sequences have one of
      * their own. */
     struct tsr_lora *lora;
+    /* A logits processor: called with process_user before each choice, in tsr_generator_step, on
+     * the rank that chooses tokens (rank 0 of the last stage), and before the grammar and the
+     * sampling params are applied. A token with the logit −inf is not chosen; a step fails with
+     * TSR_ERR_INVALID if no other is left, or if there is a NaN. It must not call functions of the
+     * generator. log_probability is that of the model's logits. The host chooses the tokens of a
+     * step in which a sequence has a function, from all logits. All ranks must give one, or none.
+     */
+    tsr_logits_process_fn process;
+    void *process_user;
 } tsr_sequence_params;
 #define tsr_sequence_params(...)                                                                   \
     (&(tsr_sequence_params){.struct_size = sizeof(tsr_sequence_params), __VA_ARGS__})

@@ -1,5 +1,6 @@
-/* Tests generators whose sequences have a grammar: each token must be the one that a draw from the
- * logits of the allowed tokens gives. */
+/* Tests generators whose sequences have a grammar, or a function that changes logits: each token
+ * must be the one that a draw from the logits of the allowed tokens, or from the changed ones,
+ * gives. */
 #include <math.h>
 
 #include "model/made.h"
@@ -267,5 +268,97 @@ CASE(mistakes, "grammar: another vocabulary, and other grammars on other ranks")
     tsr_grammar_state_destroy(&state);
     tsr_grammar_destroy(&grammar);
     tsr_generator_destroy(&generator);
+    close_all();
+}
+
+/* Odd tokens are not chosen, and the others depend on the token before. */
+static void prefer(void *user, int sequence, int64_t count, const int32_t *tokens, float *logits)
+{
+    int *calls = user;
+    (void)sequence;
+    (*calls)++;
+    for (int32_t id = 0; id < MADE_VOCABULARY; id++)
+        logits[id] =
+            id % 2 == 1 ? -INFINITY : logits[id] + 0.5F * (float)((id + tokens[count - 1]) % 7);
+}
+
+static void forbid_all(void *user, int sequence, int64_t count, const int32_t *tokens,
+                       float *logits)
+{
+    (void)user;
+    (void)sequence;
+    (void)count;
+    (void)tokens;
+    for (int id = 0; id < MADE_VOCABULARY; id++)
+        logits[id] = -INFINITY;
+}
+
+static int add_processed(tsr_generator *generator, tsr_logits_process_fn process, int *calls,
+                         const tsr_grammar_state *state, const tsr_sampling_params *sampling)
+{
+    static const int32_t ids[] = {3, 1, 4};
+    int sequence = -1;
+    OK(tsr_generator_add(generator,
+                         tsr_sequence_params(.prompt = ids, .prompt_count = 3, .sampling = sampling,
+                                             .number = 9, .max_tokens = 12, .ignore_end = true,
+                                             .grammar = state, .process = process,
+                                             .process_user = calls),
+                         &sequence));
+    return sequence;
+}
+
+CASE(process, "process: a function changes the logits from which tokens are chosen")
+{
+    const tsr_sampling_params way = {
+        .struct_size = sizeof way, .temperature = 1.5, .top_k = 9, .seed = 4};
+    tsr_generator *generator = NULL;
+    tsr_grammar *grammar = NULL;
+    text t = {0}, again[2] = {0};
+    int calls = 0, others = 0, count;
+    open_all();
+    OK(tsr_generator_create(
+        tsr_generator_params(.model = model, .logits = see, .logits_positions = MOST), &generator));
+    add_processed(generator, prefer, &calls, NULL, &way);
+    run(generator, &t);
+    tsr_generator_destroy(&generator);
+    CHECK(t.count == 12 && calls == (my_rank == 0 ? 12 : 0), "%d tokens, %d calls", t.count, calls);
+    int32_t ids[MOST] = {3, 1, 4}, wanted;
+    for (int i = 0; i < t.count; i++) {
+        prefer(&others, 0, 3 + i, ids, seen[2 + i]);
+        OK(tsr_sampling_draw(&way, 9, 3 + i, MADE_VOCABULARY, seen[2 + i], 3 + i, ids, &wanted));
+        CHECK(t.tokens[i] == wanted, "token %d is %d, not %d", i, (int)t.tokens[i], (int)wanted);
+        ids[3 + i] = wanted;
+    }
+    /* beside a sequence with a grammar, too, where ranks otherwise exchange candidates, devices
+     * choose and drafts are computed; the grammar is obeyed after the function */
+    tsr_grammar_state *state = state_of("root ::= [b-z0-9]+", &grammar);
+    OK(tsr_generator_create(
+        tsr_generator_params(.model = model, .sequences = 2, .ahead = 2, .draft = TSR_DRAFT_NGRAM),
+        &generator));
+    add_processed(generator, prefer, &calls, NULL, &way);
+    add_processed(generator, prefer, &calls, state, NULL);
+    run(generator, again);
+    CHECK(memcmp(&t, &again[0], sizeof t) == 0, "other tokens beside another sequence");
+    for (int i = 0; i < again[1].count; i++)
+        CHECK(again[1].tokens[i] % 2 == 0 && again[1].tokens[i] > 0 && again[1].tokens[i] < 36,
+              "token %d", (int)again[1].tokens[i]);
+    CHECK(again[1].count == 12, "%d tokens", again[1].count);
+    /* not on all ranks, and without any token */
+    OK(tsr_generator_remove(generator, 0));
+    OK(tsr_generator_remove(generator, 1));
+    if (ranks > 1) {
+        add_processed(generator, my_rank == 0 ? prefer : NULL, &calls, NULL, NULL);
+        CHECK(tsr_generator_step(generator, &count) == TSR_ERR_INVALID &&
+                  strstr(tsr_last_error(),
+                         my_rank == 0 ? ", and process is not NULL" : ", and process is NULL"),
+              "%s", tsr_last_error());
+    } else {
+        add_processed(generator, forbid_all, NULL, NULL, NULL);
+        FAILS(tsr_generator_step(generator, &count), TSR_ERR_INVALID,
+              "generator: sequence 0, position 3: sampling: all of 40 logits are -inf");
+    }
+    tsr_generator_destroy(&generator);
+    tsr_grammar_state_destroy(&state);
+    tsr_grammar_destroy(&grammar);
     close_all();
 }

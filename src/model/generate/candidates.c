@@ -124,9 +124,9 @@ bool tsr__candidates_agree(const tsr_generator *g, int count, const int *numbers
 static tsr__split_kind kind_of(const tsr_generator *g, int number, int64_t *most)
 {
     const tsr__sequence *s = &g->sequences[number];
-    /* A grammar may allow none of the most likely tokens. With all logits, rank 0 reports a bias
-     * that is for no token. */
-    return s->grammar || tsr__generator_wants_probability(g, number) ||
+    /* A grammar may allow none of the most likely tokens, and the caller's function sees all. With
+     * all logits, rank 0 reports a bias that is for no token. */
+    return tsr__limit_changes(s) || tsr__generator_wants_probability(g, number) ||
                    tsr__sampling_check_biases(&s->sampling, g->model->config->vocabulary) != TSR_OK
                ? TSR__SPLIT_GATHER
                : tsr__split_kind_of(&s->sampling, most);

@@ -47,7 +47,7 @@ static void choose_ahead(tsr_generator *g, int number, int32_t token)
     tsr__drafted *own = &g->drafts->of[number];
     tsr__sequence *s = &g->sequences[number];
     own->ready = 0;
-    if (s->grammar) /* has read the text only so far */
+    if (tsr__limit_changes(s))
         return;
     while (own->ready < own->found && token == own->ids[own->ready] &&
            !tsr__limit_ends(g, s, token)) {

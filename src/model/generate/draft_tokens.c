@@ -19,7 +19,7 @@ void tsr__drafts_begin_text(const tsr_generator *g, tsr__draft_text *text)
 {
     const tsr__sequence *s = &g->sequences[text->number];
     text->count = 0;
-    text->drawn = g->drafts->probabilities && s->sampling.temperature > 0 && !s->grammar;
+    text->drawn = g->drafts->probabilities && s->sampling.temperature > 0 && !tsr__limit_changes(s);
 }
 
 double *tsr__drafts_probabilities(const tsr_generator *g, int number, int draft)

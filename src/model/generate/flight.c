@@ -257,7 +257,7 @@ static bool suits(const tsr_generator *g, int count, const int *numbers)
     if (!g->flight || count > MOST_SEQUENCES)
         return false;
     for (int i = 0; i < count; i++)
-        if (g->sequences[numbers[i]].grammar ||
+        if (tsr__limit_changes(&g->sequences[numbers[i]]) ||
             g->sequences[numbers[i]].seen < g->params.logits_positions ||
             tsr__generator_wants_probability(g, numbers[i]) ||
             tsr__sampling_adjusts(&g->sequences[numbers[i]].sampling))

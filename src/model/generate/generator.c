@@ -407,8 +407,7 @@ static tsr_status fill_sequence(tsr_generator *g, const tsr_sequence_params *p,
     s->in_prompt = true;
     s->prompt = p->prompt_count;
     s->block = TSR__PREFIX_NONE;
-    if (p->grammar)
-        TSR__TRY(tsr__limit_begin(g, p->grammar, s));
+    TSR__TRY(tsr__limit_begin(g, p, s));
     TSR__TRY(tsr__generator_take_adapter(g, p->lora, s));
     return tsr_kv_cache_add(g->cache, -1, &s->cache);
 }

@@ -40,6 +40,8 @@ typedef struct tsr__sequence {
     int stop_count;
     /* How far its grammar has read the generated text, and where it begins; NULL: it has none. */
     tsr_grammar_state *grammar, *grammar_start;
+    tsr_logits_process_fn process; /* NULL: none */
+    void *process_user;
     const struct tsr__stack_adapter *adapter; /* NULL: none */
 } tsr__sequence;
 
@@ -107,7 +109,8 @@ struct tsr_generator {
     bool warm;        /* the kernels of drafts have been built */
     uint32_t *mask;   /* [mask_words]: the tokens that a grammar allows; NULL: there was none yet */
     int64_t mask_words;
-    float *allowed; /* [vocabulary]: their logits */
+    float
+        *allowed; /* [vocabulary]: logits as a caller's function and a grammar have changed them */
     atomic_bool interrupt;
 };
 
@@ -337,15 +340,19 @@ int32_t tsr__drafts_wish(const tsr_generator *generator);
 /* Returns whether a token ends a sequence wherever it is. */
 bool tsr__limit_ends(const tsr_generator *generator, const tsr__sequence *sequence, int32_t token);
 
-/* Gives a new sequence its grammar: copies `from`, and allocates what masks need. */
-tsr_status tsr__limit_begin(tsr_generator *generator, const tsr_grammar_state *from,
+/* True if the caller's function or a grammar changes the logits of a sequence. Both need the text
+ * up to the token that is chosen, and all logits. */
+bool tsr__limit_changes(const tsr__sequence *sequence);
+/* Gives a new sequence its function and its grammar, which is copied, and allocates what they need.
+ */
+tsr_status tsr__limit_begin(tsr_generator *generator, const tsr_sequence_params *params,
                             tsr__sequence *sequence) TSR_NODISCARD;
 /* Gives a state at the start of a sequence's text; NULL without a grammar. */
 tsr_status tsr__limit_restart(const tsr__sequence *sequence, tsr_grammar_state **out) TSR_NODISCARD;
-/* Sets *logits, those of all tokens, to those of the tokens that the sequence's grammar allows; the
- * others are −inf. *stuck is true if there are none. */
-tsr_status tsr__limit_logits(tsr_generator *generator, const tsr__sequence *sequence,
-                             const float **logits, bool *stuck) TSR_NODISCARD;
+/* Replaces *logits, those of all tokens, by those that the caller's function makes of them, where
+ * tokens that the sequence's grammar does not allow have −inf. *stuck is true if it allows none. */
+tsr_status tsr__limit_logits(tsr_generator *generator, int number, const float **logits,
+                             bool *stuck) TSR_NODISCARD;
 /* Reads a token that has been chosen. Returns how that ends the sequence. */
 tsr_finish tsr__limit_read(tsr__sequence *sequence, int32_t token);
 

@@ -71,6 +71,7 @@ void tsr__generator_note_sequence(tsr_generator *g, int number)
     add_integer(g, TSR__SAME_SAMPLING, p->prompt_count);
     add_integer(g, TSR__SAME_SAMPLING, s->log_probabilities);
     add_integer(g, TSR__SAME_SAMPLING, s->top_log_probabilities);
+    add_integer(g, TSR__SAME_SAMPLING, s->process != NULL);
     add_integer(g, TSR__SAME_SAMPLING, p->bias_count);
     add(g, TSR__SAME_SAMPLING, s->biases, (size_t)p->bias_count * sizeof *s->biases);
     add_integer(g, TSR__SAME_SAMPLING, (int64_t)tsr__generator_chain(g, s));
@@ -109,11 +110,11 @@ static tsr_status differ(const tsr_generator *g, tsr__same what)
             "generator: not all ranks choose tokens in the same way; sequence %d of "
             "this rank has number %" PRIu64 ", seed %" PRIu64 ", temperature %g, top_k %" PRId64
             ", top_p %g, min_p %g, repetition_penalty %g, presence_penalty %g, frequency_penalty "
-            "%g, bias_count %d, log_probabilities %d, top_log_probabilities %d",
+            "%g, bias_count %d, log_probabilities %d, top_log_probabilities %d, and process is %s",
             g->last_number, s->number, s->sampling.seed, s->sampling.temperature, s->sampling.top_k,
             s->sampling.top_p, s->sampling.min_p, s->sampling.repetition_penalty,
             s->sampling.presence_penalty, s->sampling.frequency_penalty, s->sampling.bias_count,
-            s->log_probabilities, s->top_log_probabilities);
+            s->log_probabilities, s->top_log_probabilities, s->process ? "not NULL" : "NULL");
     case TSR__SAME_GRAMMAR:
         return tsr__fail(
             TSR_ERR_INVALID,

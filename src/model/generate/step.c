@@ -475,7 +475,8 @@ static tsr_status choose(tsr_generator *g, int number, int32_t *token)
     const float *logits = logits_of(g, number);
     const int64_t vocabulary = g->model->config->vocabulary;
     bool stuck = false;
-    tsr_status status = s->grammar ? tsr__limit_logits(g, s, &logits, &stuck) : TSR_OK;
+    tsr_status status =
+        tsr__limit_changes(s) ? tsr__limit_logits(g, number, &logits, &stuck) : TSR_OK;
     if (status == TSR_OK && stuck)
         *token = (int32_t)vocabulary; /* tells the other ranks that there is no token */
     else if (status == TSR_OK)
