@@ -417,6 +417,33 @@ START_TEST(an_8b_model_fits_12_gib)
 }
 END_TEST
 
+/* Context ranks have the activations of their tokens, and gather keys and values of whole rows. */
+START_TEST(the_plan_divides_rows)
+{
+    double activations[2], passing[2];
+    for (int i = 0; i < 2; i++) {
+        char arguments[512];
+        snprintf(arguments, sizeof arguments,
+                 "plan " STORIES " --goal finetune --batch 1 --context %s --memory 1G --json",
+                 i == 0 ? "64 --ranks 1" : "192 --ranks 3 --context-parallel 3");
+        json_t *plan = tool_json(arguments, "tessera.plan.finetune");
+        const json_t *grid = json_array_get(tool_member(plan, "grids"), 0);
+        const json_t *rank = json_array_get(tool_member(grid, "ranks"), 0);
+        ck_assert_double_eq(tool_number(grid, "context"), i == 0 ? 1 : 3);
+        activations[i] = tool_number(rank, "activation_bytes");
+        passing[i] = tool_number(rank, "passing_bytes");
+        if (i == 1)
+            ck_assert_str_eq(json_string_value(tool_member(plan, "options")),
+                             "--context-parallel 3");
+        json_decref(plan);
+    }
+    ck_assert_double_eq(activations[0], activations[1]);
+    /* keys and values of 192 tokens, of 4 heads of 8 features, in 4 groups of which 2 exist at
+     * once, in two orders, with gradients */
+    ck_assert_double_eq(passing[1] - passing[0], 192.0 * 2 * 8 * 4 * 2 * 2 * 2);
+}
+END_TEST
+
 /* With --fsdp, each of two ranks keeps half of the weights, and two layers while it needs them. */
 START_TEST(the_plan_divides_weights)
 {
@@ -862,6 +889,7 @@ TESTS(finetune)
     tcase_add_test(tests, a_step_of_preferences_is_as_in_double_precision);
     tcase_add_loop_test(tests, the_peak_is_as_planned, 0, 2);
     tcase_add_test(tests, an_8b_model_fits_12_gib);
+    tcase_add_test(tests, the_plan_divides_rows);
     tcase_add_test(tests, the_plan_counts_an_adapter_of_the_head);
     tcase_add_test(tests, the_plan_counts_adapters_of_experts);
     tcase_add_test(tests, the_plan_divides_weights);

@@ -16,21 +16,24 @@
 #define TRAINED_BYTES 16
 #define LOGIT_BYTES (1 << 27) /* of the logits that exist at once, at most */
 #define LOGIT_TOKENS 64       /* the fewest tokens whose logits exist at once */
+#define KV_GROUPS 8           /* at most: of heads whose keys context ranks gather at once */
 
 /* The work of a step. */
 typedef struct work {
     int64_t context, batch, accumulate, rank;
+    int context_ranks; /* that divide each row */
     unsigned targets;
-    bool full, shares; /* shares: data-parallel ranks share the weights */
+    bool full, shares; /* shares: data-parallel and context ranks share the weights */
 } work;
 
 /* What a rank needs, in bytes. `passing` is the memory of temporary tensors of all layers, which
- * the stream keeps until it needs them again (an eighth of the memory at most). */
+ * the stream keeps until it needs them again (an eighth of the memory at most), `gathered` that of
+ * the keys and values of context ranks. */
 typedef struct need {
-    double weights, trained, activations, recomputed, head, passing, limit;
+    double weights, trained, activations, recomputed, head, passing, gathered, limit;
 } need;
 
-/* A grid of data · tensor · stages ranks. */
+/* A grid of data · context · tensor · stages ranks. */
 typedef struct grid {
     int data, tensor, stages;
     need *needs;                 /* [tensor · stages]: of the ranks of one copy of the model */
@@ -153,6 +156,32 @@ static double rows_of(const work *w, const grid *g)
     return (double)own;
 }
 
+/* The ranks that have the same part of the model. */
+static int copies_of(const work *w, const grid *g)
+{
+    return g->data * w->context_ranks;
+}
+
+/* Returns the tokens of a pass of a rank; of the first context ranks, if they do not divide rows
+ * equally. */
+static double tokens_of(const work *w, const grid *g)
+{
+    return rows_of(w, g) * (double)((w->context + w->context_ranks - 1) / w->context_ranks);
+}
+
+/* Returns the bytes of keys and values that a context rank has of whole rows: those of two groups
+ * of heads, as they come and in the order of the rows, and their gradients. */
+static double gathered_keys(const plan *s, const grid *g, const tsr_model_rank_plan *p)
+{
+    const work *w = &s->work;
+    const tsr_model_layer *l = layer_of(s->config, p);
+    const double heads = (double)p->kv_heads, groups = fmin(fmax(heads, 1), KV_GROUPS);
+    if (w->context_ranks == 1)
+        return 0;
+    return 2 * 2 * 2 * sizeof(float) * rows_of(w, g) * (double)w->context * heads *
+           (double)(l->head_dim + l->value_dim) / groups;
+}
+
 /* The bytes of the weights that a rank gathers at once: those of a layer, and of the next one. */
 static double gathered_bytes(const tsr_model_rank_plan *p)
 {
@@ -170,26 +199,26 @@ static double unpacked_bytes(const work *w, const grid *g, const tsr_model_rank_
     if (w->full || (double)p->token_bytes >= 1.9 * numbers)
         return 0;
     return sizeof(float) * numbers *
-           (w->shares && g->data > 1 ? fmin(1, 2 / fmax(p->layers, 1)) : 1);
+           (w->shares && copies_of(w, g) > 1 ? fmin(1, 2 / fmax(p->layers, 1)) : 1);
 }
 
-/* Divides the weights over the data-parallel ranks, and what is trained unless it is an adapter,
- * which is small. */
+/* Divides the weights over the ranks that have the same ones, and what is trained unless it is an
+ * adapter, which is small. */
 static void share(const work *w, const grid *g, const tsr_model_rank_plan *p, need *n)
 {
-    if (!w->shares || g->data == 1)
+    const int copies = copies_of(w, g);
+    if (!w->shares || copies == 1)
         return;
     const double gathered = gathered_bytes(p);
-    n->weights = n->weights / g->data + gathered;
+    n->weights = n->weights / copies + gathered;
     if (w->full)
-        n->trained = n->trained / g->data + gathered;
+        n->trained = n->trained / copies + gathered;
 }
 
 static need need_of(const plan *s, const grid *g, const tsr_model_rank_plan *p, uint64_t memory)
 {
     const work *w = &s->work;
-    const double rows = rows_of(w, g), tokens = rows * (double)w->context,
-                 width = (double)s->config->width;
+    const double tokens = tokens_of(w, g), width = (double)s->config->width;
     const int64_t after = g->stages - p->stage;
     /* The micro-batches whose activations a stage keeps at once. */
     const double kept = (double)(after < w->accumulate ? after : w->accumulate);
@@ -200,6 +229,7 @@ static need need_of(const plan *s, const grid *g, const tsr_model_rank_plan *p, 
                 .activations = kept * p->layers * block,
                 .recomputed = kept * p->layers * input + 2 * block,
                 .passing = kept * p->layers * block + unpacked_bytes(w, g, p),
+                .gathered = gathered_keys(s, g, p),
                 .limit = (double)memory,
                 .head = p->stage == g->stages - 1 ? head_bytes(p, tokens) : 0};
     share(w, g, p, &all);
@@ -208,7 +238,7 @@ static need need_of(const plan *s, const grid *g, const tsr_model_rank_plan *p, 
 
 static double passing_of(const need *n)
 {
-    return n->limit > 0 ? fmin(n->passing, n->limit / 8) : n->passing;
+    return (n->limit > 0 ? fmin(n->passing, n->limit / 8) : n->passing) + n->gathered;
 }
 
 static double peak_of(const need *n, bool recompute)
@@ -234,13 +264,12 @@ static double predict(const plan *s, const grid *g, const tsr_model_rank_plan *r
 {
     const work *w = &s->work;
     const int stage = s->given.count / g->stages, each = g->tensor;
-    const double rows = rows_of(w, g);
     double slowest = 0;
     for (int i = 0; i < s->given.count && s->flops != NULL; i++) {
         const tsr_model_rank_plan *p = &ranks[i / stage * each + i % each];
         slowest = fmax(slowest, token_flops(s, p, recompute) / s->flops[i]);
     }
-    const double micro = slowest * rows * (double)w->context,
+    const double micro = slowest * tokens_of(w, g),
                  step = micro * (double)(w->accumulate + g->stages - 1);
     return step > 0 ? (double)(w->batch * w->context) / step : 0;
 }
@@ -322,8 +351,11 @@ static tsr_status judge(const plan *s, const plan_options *o, grid *g)
  * layers is left out. */
 static int compute(plan *s, const plan_options *o)
 {
-    const int ranks = s->given.count;
+    const int contexts = s->work.context_ranks, ranks = s->given.count / contexts;
     const int64_t rows = s->work.batch / s->work.accumulate;
+    if (s->given.count % contexts != 0)
+        return cli_usage_error("plan: --context-parallel %d does not divide %d rank%s", contexts,
+                               s->given.count, CLI_PLURAL(s->given.count));
     s->grids = cli_alloc((size_t)ranks * (size_t)ranks + 1, sizeof *s->grids);
     for (int stages = 1; stages <= ranks && stages <= s->config->layers; stages++)
         for (int data = 1; data <= ranks / stages && data <= rows; data++) {
@@ -340,8 +372,8 @@ static int compute(plan *s, const plan_options *o)
                 return cli_failed_in("plan", tsr_last_error());
         }
     if (s->count == 0)
-        return cli_usage_error("plan: no grid of %d rank%s has %" PRId64 " stages", ranks,
-                               CLI_PLURAL(ranks), o->stages);
+        return cli_usage_error("plan: no grid of %d rank%s has %" PRId64 " stages", s->given.count,
+                               CLI_PLURAL(s->given.count), o->stages);
     return CLI_DONE;
 }
 
@@ -438,7 +470,10 @@ static const char *options_of_best(const plan *s, char text[OPTIONS_TEXT])
     text[0] = '\0';
     if (g->data > 1)
         used += (size_t)snprintf(text + used, OPTIONS_TEXT - used, " --data-parallel %d", g->data);
-    if (g->data > 1 && s->work.shares)
+    if (s->work.context_ranks > 1)
+        used += (size_t)snprintf(text + used, OPTIONS_TEXT - used, " --context-parallel %d",
+                                 s->work.context_ranks);
+    if (copies_of(&s->work, g) > 1 && s->work.shares)
         used += (size_t)snprintf(text + used, OPTIONS_TEXT - used, " --fsdp");
     if (g->stages > 1)
         used += (size_t)snprintf(text + used, OPTIONS_TEXT - used, " --stages %d", g->stages);
@@ -450,10 +485,12 @@ static const char *options_of_best(const plan *s, char text[OPTIONS_TEXT])
 static void print_text(const char *path, const plan *s)
 {
     char options[OPTIONS_TEXT];
-    cli_print(stdout,
-              "%s: %s, %d layer%s, on %d rank%s; %" PRId64 " rows of %" PRId64 " tokens\n\n", path,
-              s->config->architecture, s->config->layers, CLI_PLURAL(s->config->layers),
+    cli_print(stdout, "%s: %s, %d layer%s, on %d rank%s; %" PRId64 " rows of %" PRId64 " tokens",
+              path, s->config->architecture, s->config->layers, CLI_PLURAL(s->config->layers),
               s->given.count, CLI_PLURAL(s->given.count), s->work.batch, s->work.context);
+    if (s->work.context_ranks > 1)
+        printf(", each divided over %d ranks", s->work.context_ranks);
+    fputs("\n\n", stdout);
     print_grids(s);
     if (s->best < 0) {
         puts("\nno grid fits");
@@ -492,6 +529,7 @@ static void print_json(const char *path, const plan *s)
         const grid *g = &s->grids[i];
         json_t *object = cli_json_append_object(list);
         cli_json_u64(object, "data", (uint64_t)g->data);
+        cli_json_u64(object, "context", (uint64_t)s->work.context_ranks);
         cli_json_u64(object, "tensor", (uint64_t)g->tensor);
         cli_json_u64(object, "stages", (uint64_t)g->stages);
         cli_json_bool(object, "fits", g->fits[0]);
@@ -534,6 +572,7 @@ static int read_work(const plan_options *o, plan *s)
     *w = (work){.context = o->context > 0 ? o->context : 1024,
                 .batch = o->batch > 0 ? o->batch : 8,
                 .accumulate = o->accumulate > 0 ? o->accumulate : 1,
+                .context_ranks = o->context_ranks > 0 ? (int)o->context_ranks : 1,
                 .rank = o->lora_rank > 0 ? o->lora_rank : 16,
                 .targets = o->targets != 0 ? o->targets : TSR_LORA_EXPERTS - 1U,
                 .full = o->trains_all,
@@ -541,14 +580,17 @@ static int read_work(const plan_options *o, plan *s)
     if (w->batch % w->accumulate != 0)
         return cli_usage_error("plan: --accumulate %" PRId64 " does not divide --batch %" PRId64,
                                w->accumulate, w->batch);
+    if (w->context < w->context_ranks)
+        return cli_usage_error("plan: --context %" PRId64 " has fewer tokens than "
+                               "--context-parallel %d has ranks",
+                               w->context, w->context_ranks);
     return CLI_DONE;
 }
 
 int plan_finetune(const char *path, const plan_options *o)
 {
     plan s = {0};
-    const plan_given refused[] = {{o->context_ranks > 0, "context-parallel"},
-                                  {o->experts.given, "experts"},
+    const plan_given refused[] = {{o->experts.given, "experts"},
                                   {o->draft.from != TSR_DRAFT_NONE, "draft"},
                                   {o->sequences > 0, "sequences"},
                                   {o->cache_dtype != 0, "cache-dtype"},

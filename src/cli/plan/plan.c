@@ -130,7 +130,7 @@ static const cli_option options[] = {
      .integer = &chosen.accumulate, .low = 1, .high = 1000000},
     {"context-parallel", "N",
      "ranks, or groups of tensor-parallel ranks, that divide the tokens of each sequence (default: "
-     "1; inference, and training with --cluster)",
+     "1; inference, finetune, and training with --cluster)",
      .integer = &chosen.context_ranks, .low = 1, .high = 256},
     {"lora-rank", "R", "rank of the adapter's matrices (default: 16; finetune)",
      .integer = &chosen.lora_rank, .low = 1, .high = 4096},
