@@ -1,7 +1,8 @@
-/* Random weights consist of chunks of CHUNK elements. POOL chunks of normally distributed numbers
- * are made in advance, and Philox chooses one of them for each chunk of a tensor, by the seed, the
- * tensor and the number of the chunk. Opening a generated model therefore takes about as long as
- * copying its weights, also in formats whose quantisation would take minutes. */
+/* Random weights consist of chunks of CHUNK elements. There are POOL chunks of normally distributed
+ * numbers, and Philox chooses one of them for each chunk of a tensor, by the seed, the tensor and
+ * the number of the chunk. Those of matrices are made in advance. Opening a generated model
+ * therefore takes about as long as copying its weights, also in formats whose quantisation would
+ * take minutes. Other tensors are small, and their chunks are made when they are read. */
 #include "model/weights/random.h"
 
 #include <math.h>
@@ -32,20 +33,21 @@ static void draw(const tsr__random_weights *w, uint32_t counter[4], uint32_t wor
     tsr__philox4x32(counter, key, words);
 }
 
-static void fill(const tsr__random_weights *w, int kind, float *out)
+/* Makes chunks first … first + count − 1 of the numbers for tensors of a kind. */
+static void fill(const tsr__random_weights *w, int kind, uint32_t first, uint32_t count, float *out)
 {
     const float mean = kind == TSR__RANDOM_NORM ? NORM_MEAN : 0;
     const float deviation =
         kind == TSR__RANDOM_NORM ? NORM_DEVIATION : (float)(1 / sqrt((double)w->width));
-    for (uint32_t i = 0; i < POOL * CHUNK; i += 4) {
+    for (uint32_t i = 0; i < count * CHUNK; i += 4) {
         uint32_t words[4];
-        draw(w, (uint32_t[4]){i, 0, (uint32_t)kind, VALUES}, words);
+        draw(w, (uint32_t[4]){first * CHUNK + i, 0, (uint32_t)kind, VALUES}, words);
         for (uint32_t word = 0; word < 4; word++)
             out[i + word] = mean + deviation * tsr__normal_from_word(words[word]);
     }
 }
 
-static tsr_status encode(tsr_dtype dtype, const float *values, tsr__random_pool *out)
+static tsr_status encode(tsr_dtype dtype, const float *values, tsr__random_weights *out)
 {
     const tsr_quant_format *format = tsr_quant_format_of(dtype);
     const size_t chunk = format
@@ -64,13 +66,13 @@ static tsr_status encode(tsr_dtype dtype, const float *values, tsr__random_pool 
     return TSR_OK;
 }
 
-static tsr_status make_pools(tsr__random_weights *w, tsr_dtype dtype)
+static tsr_status make_chunks(tsr__random_weights *w, tsr_dtype dtype)
 {
     float *values = tsr__calloc((size_t)POOL * CHUNK, sizeof *values);
     tsr_status status = values ? TSR_OK : TSR_ERR_NO_MEMORY;
-    for (int kind = 0; kind < TSR__RANDOM_KINDS && status == TSR_OK; kind++) {
-        fill(w, kind, values);
-        status = encode(kind == TSR__RANDOM_MATRIX ? dtype : TSR_F32, values, &w->pools[kind]);
+    if (values) {
+        fill(w, TSR__RANDOM_MATRIX, 0, POOL, values);
+        status = encode(dtype, values, w);
     }
     tsr__free(values);
     return status;
@@ -84,7 +86,7 @@ tsr_status tsr__random_weights_create(int64_t width, tsr_dtype dtype, uint64_t s
         return TSR_ERR_NO_MEMORY;
     w->seed = seed;
     w->width = width;
-    const tsr_status status = make_pools(w, dtype);
+    const tsr_status status = make_chunks(w, dtype);
     if (status == TSR_OK)
         *out = w;
     else
@@ -96,8 +98,7 @@ void tsr__random_weights_destroy(tsr__random_weights **weights)
 {
     if (!*weights)
         return;
-    for (int i = 0; i < TSR__RANDOM_KINDS; i++)
-        tsr__free((*weights)->pools[i].chunks);
+    tsr__free((*weights)->chunks);
     tsr__free(*weights);
     *weights = NULL;
 }
@@ -114,9 +115,9 @@ int tsr__random_kind(const char *name, int ndim)
     return ndim > 1 ? TSR__RANDOM_MATRIX : TSR__RANDOM_NORM;
 }
 
-/* Returns chunk `number` of a tensor, which is one of the chunks of the pool. */
-static const uint8_t *chunk_of(const tsr__random_weights *w, const tsr__random_pool *from,
-                               const tsr_shard_param *param, uint64_t number)
+/* Returns which of the POOL chunks is chunk `number` of a tensor. */
+static uint32_t chunk_of(const tsr__random_weights *w, const tsr_shard_param *param,
+                         uint64_t number)
 {
     /* Four consecutive chunks use one result of Philox. A tensor's offset is the number of elements
      * before it, which does not depend on the dtype. */
@@ -126,18 +127,25 @@ static const uint8_t *chunk_of(const tsr__random_weights *w, const tsr__random_p
          (uint32_t[4]){(uint32_t)block, (uint32_t)tensor, (uint32_t)(tensor >> 32),
                        CHOICES | (uint32_t)(block >> 32) << 1},
          words);
-    return from->chunks + words[number % 4] % POOL * from->chunk_bytes;
+    return words[number % 4] % POOL;
 }
 
 void tsr__random_read(const tsr__random_weights *w, const tsr_shard_param *param, uint64_t at,
                       uint64_t size, void *out)
 {
-    const tsr__random_pool *from = &w->pools[tsr__random_kind(param->name, param->ndim)];
+    const int kind = tsr__random_kind(param->name, param->ndim);
+    float values[CHUNK];
+    const uint64_t chunk_bytes = kind == TSR__RANDOM_MATRIX ? w->chunk_bytes : sizeof values;
     uint8_t *to = out;
     while (size > 0) {
-        const uint64_t skip = at % from->chunk_bytes, left = from->chunk_bytes - skip;
+        const uint64_t skip = at % chunk_bytes, left = chunk_bytes - skip;
         const uint64_t bytes = size < left ? size : left;
-        memcpy(to, chunk_of(w, from, param, at / from->chunk_bytes) + skip, (size_t)bytes);
+        const uint32_t chunk = chunk_of(w, param, at / chunk_bytes);
+        if (kind != TSR__RANDOM_MATRIX)
+            fill(w, kind, chunk, 1, values);
+        const uint8_t *from =
+            kind == TSR__RANDOM_MATRIX ? w->chunks + chunk * chunk_bytes : (const uint8_t *)values;
+        memcpy(to, from + skip, (size_t)bytes);
         to += bytes;
         at += bytes;
         size -= bytes;

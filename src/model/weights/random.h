@@ -7,22 +7,16 @@
 #include "tessera/model.h"
 
 /* A tensor is a matrix, the weight of a norm or a bias. */
-enum { TSR__RANDOM_MATRIX, TSR__RANDOM_NORM, TSR__RANDOM_BIAS, TSR__RANDOM_KINDS };
+enum { TSR__RANDOM_MATRIX, TSR__RANDOM_NORM, TSR__RANDOM_BIAS };
 
 /* Returns which of these a tensor with this name is. */
 int tsr__random_kind(const char *name, int ndim);
 
-/* Precomputed bytes for all tensors of one kind. A tensor consists of chunks, each of which is a
- * copy of one chunk of the pool. */
-typedef struct tsr__random_pool {
-    uint8_t *chunks;
-    uint64_t chunk_bytes;
-} tsr__random_pool;
-
 typedef struct tsr__random_weights {
     int64_t width; /* of the model */
     uint64_t seed;
-    tsr__random_pool pools[TSR__RANDOM_KINDS];
+    uint8_t *chunks; /* of matrices, which consist of copies of them */
+    uint64_t chunk_bytes;
 } tsr__random_weights;
 
 /* Makes the weights of a model: matrices of `dtype`, and other tensors of f32. Errors:
