@@ -158,25 +158,22 @@ static int compare(const texts *got, const texts *want, const char *how)
 
 static const char *const names[] = {"without", "on one rank", "divided"};
 
-/* One rank compares 5,248 tokens, two compare 2,560 with the draft_model in each place. */
-CASE(drafts_exact, "draft: 5,000 tokens are the same with a model's drafts")
+CASE(drafts_exact, "draft: tokens are the same with a model's drafts")
 {
     static const tsr_sampling_params samplings[] = {
-        {.temperature = 0},
-        {.temperature = 0.3, .seed = 9},
         {.temperature = 0.4, .top_k = 20, .top_p = 0.9, .seed = 4},
         {.temperature = 0.3, .presence_penalty = 0.1, .seed = 3}};
     static texts want, got;
     uint64_t right = 0, all = 0;
     int tokens = 0;
     open_models();
-    for (int p = 0; p < 4; p++) {
+    for (int p = 0; p < 2; p++) {
         tsr_sampling_params sampling = samplings[p];
         sampling.struct_size = sizeof sampling;
         for (int where = NOWHERE; where <= (ranks > 1 ? DIVIDED : ON_ONE); where++) {
             tsr_generator *generator = generator_of((place)where, SEQUENCES, false, 0, 0);
             for (int s = 0; s < SEQUENCES; s++)
-                add_text(generator, s, 1 + 3 * s, ranks > 1 ? 80 : 164, &sampling);
+                add_text(generator, s, 1 + 3 * s, 40, &sampling);
             finish(generator, where == NOWHERE ? &want : &got);
             if (where == NOWHERE)
                 continue;
@@ -185,7 +182,7 @@ CASE(drafts_exact, "draft: 5,000 tokens are the same with a model's drafts")
             all += got.stats.drafted_tokens;
         }
     }
-    CHECK(tokens >= 5000 && right > all / 8 && right < all,
+    CHECK(tokens >= 640 && right > all / 8 && right < all,
           "%d tokens; %" PRIu64 " of %" PRIu64 " drafts were right", tokens, right, all);
     close_models();
 }
@@ -214,7 +211,7 @@ static void compare_scheduled(int tokens)
 CASE(drafts_scheduled, "draft: texts that wait, and the prefix cache, with a model's drafts")
 {
     open_models();
-    compare_scheduled(40);
+    compare_scheduled(12);
     close_models();
 }
 
@@ -506,7 +503,7 @@ CASE(drafts_rejected, "draft: rejection sampling chooses tokens with the model's
                                  .draft_tokens = DRAFTS, .rejection_sampling = true),
             &generator));
         for (int s = 0; s < SEQUENCES; s++)
-            add_text(generator, s, 4, ranks > 1 ? 60 : 150, sampling);
+            add_text(generator, s, 4, 60, sampling);
         while (count > 0) {
             draft_always(generator);
             OK(step_tokens(generator, some, &count));

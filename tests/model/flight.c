@@ -157,7 +157,7 @@ CASE(flight_same, "flight: the same tokens, ends and lengths as without")
                 stop = want.tokens[i].token;
         CHECK(stop >= 0, "no sequence 2");
         tell(TSR_GENERATOR_WAITS, &sampling, stop, &want);
-        for (size_t i = 0; i < sizeof aheads / sizeof *aheads; i++) {
+        for (size_t i = p % 2; i < sizeof aheads / sizeof *aheads; i += 2) {
             tell(aheads[i], &sampling, stop, &got);
             compare(&got, &want, aheads[i]);
         }
@@ -183,7 +183,7 @@ CASE(draft_same, "draft: the same tokens, ends and lengths as without")
         draft_tokens = 0;
         tell(TSR_GENERATOR_WAITS, &sampling, -1, &want);
         CHECK(drafted.drafted_tokens == 0, "drafts that nobody asked for");
-        for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+        for (size_t i = p % 2; i < sizeof lengths / sizeof *lengths; i += 2) {
             draft_tokens = lengths[i];
             tell(TSR_GENERATOR_WAITS, &sampling, -1, &got);
             compare(&got, &want, lengths[i]);
@@ -232,7 +232,7 @@ CASE(draft_always, "draft: texts to the end of the context with drafts in every 
 {
     uint64_t right = 0;
     open_family(3);
-    for (uint64_t seed = 0; seed < 4; seed++)
+    for (uint64_t seed = 0; seed < 2; seed++)
         right +=
             long_text(tsr_sampling_params(.temperature = seed == 0 ? 0 : 0.25, .seed = seed), 1000);
     CHECK(right > 0, "no draft was right");
@@ -496,7 +496,7 @@ static bool fails_at(tsr_generator *generator, tsr__fault_kind kind, uint64_t nt
     story s = {0};
     tsr_generated tokens[SEQUENCES];
     int count = 1;
-    const int sequence = add_sequence(generator, 0, NULL, 9, -1);
+    const int sequence = add_sequence(generator, 0, NULL, 5, -1);
     tsr__fault_arm(kind, nth, -1 /* VK_ERROR_OUT_OF_HOST_MEMORY */);
     while (count > 0 && step_tokens(generator, tokens, &count) == TSR_OK) {
         memcpy(s.tokens + s.count, tokens, (size_t)count * sizeof *tokens);
@@ -520,8 +520,8 @@ CASE(flight_failures, "flight: memory runs out, and the driver fails")
     }
     open_family(5);
     tsr_generator *generator = generator_of(1, 0, 2);
-    add_sequence(generator, 0, NULL, 9, -1);
-    for (int i = 0; i < 10; i++)
+    add_sequence(generator, 0, NULL, 5, -1);
+    for (int i = 0; i < 6; i++)
         note(generator, &want);
     OK(tsr_generator_remove(generator, 0));
     for (uint64_t nth = 0; fails_at(generator, TSR__FAULT_ALLOC, nth, &want); nth += 1 + nth / 8)

@@ -5,7 +5,7 @@
 
 #define FOLDER TEST_DATA "/training/lora/"
 
-enum { ADAPTERS = 2, NONE = ADAPTERS, SEQUENCES = 6, TOKENS = 16, LONG = 130, SHORT = 20 };
+enum { ADAPTERS = 2, NONE = ADAPTERS, SEQUENCES = 6, TOKENS = 16, LONG = 70, SHORT = 20 };
 
 static tsr_model *model;
 static tsr_lora *adapters[ADAPTERS + 1]; /* adapters[NONE]: NULL */

@@ -281,15 +281,16 @@ static void read_batch(const char *name, batch *b, int32_t numbers_of[3][MOST], 
     json_decref(from);
 }
 
+/* Checks the ways `from` to `to`: plain; by chunks, with recomputation; each token by itself. */
 static void check_golden(const char *name, const char *grads_path, const tsr_model_file *file,
-                         tsr_group *alone)
+                         tsr_group *alone, int from, int to)
 {
     static int32_t numbers_of[3][MOST];
     double loss, losses[MOST];
     batch b;
     grads_file grads = open_grads(grads_path);
     read_batch(name, &b, numbers_of, &loss, losses);
-    for (int how = 0; how < 3; how++) {
+    for (int how = from; how <= to; how++) {
         tsr_stack *stack = open_stack(file, alone, how == 1, 0, 0);
         b.chunk = how == 0 ? 0 : how == 1 ? 7 : 1;
         results got = run(stack, &b, true);
@@ -313,8 +314,8 @@ CASE(packed_golden, "stack: padded and packed rows have PyTorch's losses and gra
     tsr_group *alone = NULL;
     OK(tsr_group_create(NULL, queue, NULL, &alone));
     OK(tsr_model_file_open(TEST_DATA "/training/sft_model", &file));
-    check_golden("padded", TEST_DATA "/training/sft_padded_grads.safetensors", file, alone);
-    check_golden("packed", TEST_DATA "/training/sft_packed_grads.safetensors", file, alone);
+    check_golden("padded", TEST_DATA "/training/sft_padded_grads.safetensors", file, alone, 0, 0);
+    check_golden("packed", TEST_DATA "/training/sft_packed_grads.safetensors", file, alone, 1, 2);
     tsr_model_file_close(&file);
     tsr_group_destroy(&alone);
 }

@@ -127,14 +127,19 @@ static void complete(text *t, int64_t most)
     tsr_generator_destroy(&generator);
 }
 
+static void compare(const text *got, const text *want)
+{
+    CHECK(got->length == want->length, "%d tokens, not %d", (int)got->length, (int)want->length);
+    for (int64_t i = 0; i < want->length; i++)
+        CHECK(got->tokens[i] == want->tokens[i], "token %d is %d, not %d", (int)i,
+              (int)got->tokens[i], (int)want->tokens[i]);
+}
+
 static void check_text(const text *got, const text *start, int64_t most)
 {
     text want = *start;
     complete(&want, most);
-    CHECK(got->length == want.length, "%d tokens, not %d", (int)got->length, (int)want.length);
-    for (int64_t i = 0; i < want.length; i++)
-        CHECK(got->tokens[i] == want.tokens[i], "token %d is %d, not %d", (int)i,
-              (int)got->tokens[i], (int)want.tokens[i]);
+    compare(got, &want);
 }
 
 CASE(pieces, "schedule: pieces of prompts beside the tokens of other sequences")
@@ -172,12 +177,15 @@ CASE(pieces, "schedule: pieces of prompts beside the tokens of other sequences")
 
 static void run_waiting(void)
 {
+    /* 16 pages of 4 tokens; the texts need 12, 12, 10 and 16 of them */
+    const text starts[SEQUENCES] = {text_of(0, 9, 10), text_of(1, 9, 20), text_of(2, 9, 12),
+                                    text_of(3, 9, 50)};
+    static const int64_t most[SEQUENCES] = {36, 28, 26, 0};
+    text wants[SEQUENCES] = {starts[0], starts[1], starts[2], starts[3]};
     open_made();
+    for (int i = 0; i < SEQUENCES; i++)
+        complete(&wants[i], most[i]);
     for (int prefix = 0; prefix < 2; prefix++) {
-        /* 16 pages of 4 tokens; the texts need 12, 12, 10 and 16 of them */
-        const text starts[SEQUENCES] = {text_of(0, 9, 10), text_of(1, 9, 20), text_of(2, 9, 12),
-                                        text_of(3, 9, 50)};
-        static const int64_t most[SEQUENCES] = {36, 28, 26, 0};
         text texts[SEQUENCES] = {starts[0], starts[1], starts[2], starts[3]};
         text *by_sequence[SEQUENCES] = {&texts[0], &texts[1], &texts[2], &texts[3]};
         tsr_generator *generator = generator_of(64, prefix == 1);
@@ -194,7 +202,7 @@ static void run_waiting(void)
               (int)stats.preemptions, (int)stats.waiting);
         finish(generator, by_sequence);
         for (int i = 0; i < SEQUENCES; i++)
-            check_text(&texts[i], &starts[i], most[i]);
+            compare(&texts[i], &wants[i]);
         CHECK(texts[3].finish == TSR_FINISH_CONTEXT, "%s", tsr_finish_name(texts[3].finish));
         for (int i = 0; i < SEQUENCES; i++)
             OK(tsr_generator_remove(generator, i));

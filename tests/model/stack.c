@@ -770,17 +770,13 @@ static tsr_stack *read_gemma(tsr_group *alone, const char *trained, bool recompu
     return stack;
 }
 
-/* Changes a parameter by factor · its gradient, and computes the loss. */
-static double loss_beside(tsr_stack *stack, const tsr_fsdp_shard *shard, double factor)
-{
-    OK(tsr_axpy(queue, shard->value, (float)factor, shard->grad));
-    return pass(stack, stack->config->vocabulary, NULL);
-}
+enum { GEMMA_PARAMETERS = 13, GROUPS = 3 }; /* that is_of_gemma selects; that move together */
 
 typedef struct slopes {
-    tsr_stack *stack;
-    double loss;
-    int checked;
+    double loss;    /* before the parameters move */
+    int group, met; /* the group that moves; parameters that have been met */
+    double sign, rates[GEMMA_PARAMETERS];
+    double want; /* Σ 2 · r · |g|² of the group */
 } slopes;
 
 /* Returns whether a parameter is one that only such models have, or one of keys and values that
@@ -793,33 +789,57 @@ static bool is_of_gemma(const tsr__stack_parameter *p)
             (strncmp(p->ours, "attention.k", 11) == 0 || strncmp(p->ours, "attention.v", 11) == 0));
 }
 
-/* If a parameter moves by ±r · its gradient g, the losses must differ by 2 · r · |g|². */
-static tsr_status check_slope(void *user, const tsr__stack_parameter *p)
+/* Chooses how far a parameter moves along its gradient. */
+static void choose_rate(slopes *s, const tsr_fsdp_shard *shard, int number)
+{
+    double *grad = values_of(shard->grad), *values = values_of(shard->value), square = 0, size = 0;
+    for (uint64_t i = 0; i < shard->range.count; i++) {
+        square += grad[i] * grad[i];
+        size += values[i] * values[i];
+    }
+    s->rates[number] = fmin(2e-4 * s->loss / square, 0.02 * sqrt(size / square));
+    s->want += 2 * s->rates[number] * square;
+    free(grad);
+    free(values);
+}
+
+/* Moves a parameter of the group by sign · r · its gradient g. */
+static tsr_status move_parameter(void *user, const tsr__stack_parameter *p)
 {
     slopes *s = user;
     tsr_fsdp_shard shard = TSR_INIT(tsr_fsdp_shard);
     if (!is_of_gemma(p))
         return TSR_OK;
+    const int number = s->met++;
+    CHECK(number < GEMMA_PARAMETERS, "%s of layer %d is one too many", p->ours, p->layer);
+    if (number % GROUPS != s->group)
+        return TSR_OK;
     OK(tsr_fsdp_get_shard(p->sharded, p->number, &shard));
-    double *grad = values_of(shard.grad), *values = values_of(shard.value), square = 0, size = 0;
-    for (uint64_t i = 0; i < shard.range.count; i++) {
-        square += grad[i] * grad[i];
-        size += values[i] * values[i];
-    }
-    const double r = fmin(2e-4 * s->loss / square, 0.02 * sqrt(size / square)),
-                 want = 2 * r * square;
-    float *before = calloc(shard.range.count, sizeof *before);
-    OK(tsr_tensor_download(queue, shard.value, before, shard.range.count * sizeof *before));
-    const double above = loss_beside(s->stack, &shard, r),
-                 below = loss_beside(s->stack, &shard, -2 * r), got = above - below;
-    OK(tsr_tensor_upload(queue, shard.value, before, shard.range.count * sizeof *before));
-    CHECK(fabs(got - want) < 0.01 * want, "%s of layer %d: the loss changes by %g, not %g", p->ours,
-          p->layer, got, want);
-    s->checked++;
-    free(before);
-    free(grad);
-    free(values);
+    if (s->rates[number] == 0)
+        choose_rate(s, &shard, number);
+    OK(tsr_axpy(queue, shard.value, (float)(s->sign * s->rates[number]), shard.grad));
     return TSR_OK;
+}
+
+/* Moves the group, and computes the loss. */
+static double loss_beside(slopes *s, tsr_stack *stack, double sign)
+{
+    s->met = 0;
+    s->sign = sign;
+    OK(tsr__stack_each(stack, move_parameter, s));
+    CHECK(s->met == GEMMA_PARAMETERS, "%d parameters", s->met);
+    return pass(stack, stack->config->vocabulary, NULL);
+}
+
+/* If a group moves by ±r · g, the losses must differ by Σ 2 · r · |g|². */
+static void check_group(tsr_stack *stack, double loss, int which)
+{
+    slopes s = {.loss = loss, .group = which};
+    const double above = loss_beside(&s, stack, 1), below = loss_beside(&s, stack, -2),
+                 got = above - below;
+    CHECK(fabs(got - s.want) < 0.01 * s.want, "group %d: the loss changes by %g, not %g", which,
+          got, s.want);
+    loss_beside(&s, stack, 1); /* back */
 }
 
 /* Compares gradients of parameters with differences of losses. */
@@ -827,17 +847,15 @@ static void check_slopes(tsr_stack *stack)
 {
     tsr_optimizer *optimizer = NULL;
     double norm;
-    slopes s = {.stack = stack};
     OK(tsr_optimizer_create(tsr_optimizer_params(.stream = queue, .kind = TSR_OPTIMIZER_SGD),
                             &optimizer));
     OK(tsr_stack_add_to(stack, optimizer));
-    s.loss = pass(stack, stack->config->vocabulary, optimizer);
+    const double loss = pass(stack, stack->config->vocabulary, optimizer);
     OK(tsr_optimizer_clip(optimizer, INFINITY, tsr_optimizer_clip_params(.group = group), &norm));
     CHECK(fabs(norm - GEMMA_NORM) < 1e-4 * GEMMA_NORM, "the gradient's norm is %.9g, not %.9g",
           norm, (double)GEMMA_NORM);
-    if (ranks == 1)
-        OK(tsr__stack_each(stack, check_slope, &s));
-    CHECK(ranks > 1 || s.checked == 13, "%d parameters", s.checked);
+    for (int which = 0; which < GROUPS && ranks == 1; which++)
+        check_group(stack, loss, which);
     OK(tsr_optimizer_zero_grad(optimizer));
     tsr_optimizer_destroy(&optimizer);
 }
@@ -845,7 +863,7 @@ static void check_slopes(tsr_stack *stack)
 /* Layers 3 to 5 use the keys of layers 1 and 2. */
 CASE(stack_shared_keys, "stack: keys of other layers, and inputs of layers, are trained")
 {
-    static const char *const chosen[] = {"5", "2", "0-3"};
+    static const char *const chosen[] = {"2", "0-3"};
     tsr_group *alone = NULL;
     tsr_lora *adapter = NULL;
     tsr_model_file *file = NULL;
@@ -854,13 +872,15 @@ CASE(stack_shared_keys, "stack: keys of other layers, and inputs of layers, are 
     tsr_stack *stack = read_gemma(alone, NULL, false), *again = read_gemma(alone, NULL, true);
     const int64_t vocabulary = stack->config->vocabulary;
     check_slopes(stack);
+    tsr_stack_destroy(&stack); /* whose weights were moved, and moved back with errors */
+    stack = read_gemma(alone, NULL, false);
     check_step(again, vocabulary, "gemma4 that is recomputed", NULL);
     check_step(stack, vocabulary, "gemma4", NULL);
     CHECK(pass(stack, vocabulary, NULL) == pass(again, vocabulary, NULL),
           "other losses if layers are recomputed");
     tsr_stack_destroy(&stack);
     tsr_stack_destroy(&again);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 2; i++) {
         stack = read_gemma(alone, chosen[i], i == 0);
         check_step(stack, vocabulary, chosen[i], NULL);
         tsr_stack_destroy(&stack);
