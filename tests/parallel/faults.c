@@ -24,62 +24,75 @@ static tsr_group *new_group(tsr_comm *comm, bool force_staging)
         }                                                                                          \
     } while (0)
 
-/* Runs some layers and operations of every kind, and destroys everything it has created, also after
- * a failure. */
-static tsr_status workload(tsr_group *on, tsr_tensor *x, tsr_tensor *dy, tsr_tensor *indices)
+enum { KINDS = 5 };
+
+/* Runs some layers and operations of one kind (0 to KINDS - 1), or of every kind (KINDS), and
+ * destroys everything it has created, also after a failure. */
+static tsr_status workload(tsr_group *on, int kind, tsr_tensor *x, tsr_tensor *dy,
+                           tsr_tensor *indices)
 {
     tsr_status status = TSR_OK;
-    tsr_layer *layers[5] = {0};
-    tsr_layer_saved *saved[5] = {0};
+    tsr_layer *layers[KINDS] = {0};
+    tsr_layer_saved *saved[KINDS] = {0};
     tsr_tensor *made[12] = {0};
     tsr_request *request = NULL;
     const tsr_partition_params uneven = {.struct_size = sizeof uneven,
                                          .kind = TSR_PARTITION_UNEVEN};
-    TRY(tsr_mlp_create(tsr_mlp_params(.group = on, .name = "mlp", .input_size = 6, .hidden_size = 7,
-                                      .output_size = 5, .gated = true, .partition = &uneven,
-                                      .activation = TSR_ACT_SILU, .overlap_parts = 2, .bias = true),
-                       &layers[0]));
-    TRY(tsr_layer_forward(layers[0], x, &saved[0], &made[0]));
-    TRY(tsr_layer_backward(layers[0], saved[0], dy, &made[1]));
-    TRY(tsr_layer_gather_parameter(layers[0], 2, &made[2]));
-    TRY(tsr_column_linear_create(tsr_linear_params(.group = on, .input_size = 6, .output_size = 5,
-                                                   .partition = &uneven, .output = TSR_LAYOUT_FULL,
+    if (kind == 0 || kind == KINDS) {
+        TRY(tsr_mlp_create(tsr_mlp_params(.group = on, .name = "mlp", .input_size = 6,
+                                          .hidden_size = 7, .output_size = 5, .gated = true,
+                                          .partition = &uneven, .activation = TSR_ACT_SILU,
+                                          .overlap_parts = 2, .bias = true),
+                           &layers[0]));
+        TRY(tsr_layer_forward(layers[0], x, &saved[0], &made[0]));
+        TRY(tsr_layer_backward(layers[0], saved[0], dy, &made[1]));
+        TRY(tsr_layer_gather_parameter(layers[0], 2, &made[2]));
+        TRY(tsr_group_all_reduce(on, made[0], TSR_OP_SUM, NULL, &request));
+        TRY(tsr_request_wait(&request));
+    }
+    if (kind == 1 || kind == KINDS) {
+        TRY(tsr_column_linear_create(tsr_linear_params(.group = on, .input_size = 6,
+                                                       .output_size = 5, .partition = &uneven,
+                                                       .output = TSR_LAYOUT_FULL, .bias = true),
+                                     &layers[1]));
+        TRY(tsr_layer_forward(layers[1], x, &saved[1], &made[3]));
+        TRY(tsr_layer_backward(layers[1], saved[1], dy, &made[4]));
+    }
+    if (kind == 2 || kind == KINDS) {
+        TRY(tsr_row_linear_create(tsr_linear_params(.group = on, .input_size = 6, .output_size = 5,
+                                                    .partition = &uneven, .input = TSR_LAYOUT_FULL,
+                                                    .bias = true),
+                                  &layers[2]));
+        TRY(tsr_layer_forward(layers[2], x, &saved[2], &made[5]));
+        TRY(tsr_layer_backward(layers[2], saved[2], dy, &made[6]));
+    }
+    if (kind == 3 || kind == KINDS) {
+        TRY(tsr_embedding_create(tsr_embedding_params(.group = on, .vocabulary_size = 9, .width = 5,
+                                                      .partition = &uneven),
+                                 &layers[3]));
+        TRY(tsr_layer_forward(layers[3], indices, &saved[3], &made[7]));
+        TRY(tsr_layer_backward(layers[3], saved[3], dy, NULL));
+    }
+    if (kind == 4 || kind == KINDS) {
+        TRY(tsr_block_create(
+            tsr_block_params(.group = on, .size = 6,
+                             .attention = tsr_self_attention_params(
+                                     .heads = 4, .kv_heads = 2, .head_dim = 2,
+                                     .qk_norm = TSR_QK_NORM_HEADS, .sinks = true,
+                                     .rope = tsr_rope_params(.rotary_dim = 2), .partition = &uneven,
+                                     .bias = true, .output_bias = true, .causal = true),
+                             .mlp = tsr_mlp_params(.hidden_size = 5, .partition = &uneven,
                                                    .bias = true),
-                                 &layers[1]));
-    TRY(tsr_layer_forward(layers[1], x, &saved[1], &made[3]));
-    TRY(tsr_layer_backward(layers[1], saved[1], dy, &made[4]));
-    TRY(tsr_row_linear_create(tsr_linear_params(.group = on, .input_size = 6, .output_size = 5,
-                                                .partition = &uneven, .input = TSR_LAYOUT_FULL,
-                                                .bias = true),
-                              &layers[2]));
-    TRY(tsr_layer_forward(layers[2], x, &saved[2], &made[5]));
-    TRY(tsr_layer_backward(layers[2], saved[2], dy, &made[6]));
-    TRY(tsr_embedding_create(
-        tsr_embedding_params(.group = on, .vocabulary_size = 9, .width = 5, .partition = &uneven),
-        &layers[3]));
-    TRY(tsr_layer_forward(layers[3], indices, &saved[3], &made[7]));
-    TRY(tsr_layer_backward(layers[3], saved[3], dy, NULL));
-    TRY(tsr_block_create(
-        tsr_block_params(.group = on, .size = 6,
-                         .attention =
-                             tsr_self_attention_params(.heads = 4, .kv_heads = 2, .head_dim = 2,
-                                                       .qk_norm = TSR_QK_NORM_HEADS, .sinks = true,
-                                                       .rope = tsr_rope_params(.rotary_dim = 2),
-                                                       .partition = &uneven, .bias = true,
-                                                       .output_bias = true, .causal = true),
-                         .mlp =
-                             tsr_mlp_params(.hidden_size = 5, .partition = &uneven, .bias = true),
-                         .recompute = true, .norm = tsr_norm_params(.bias = true)),
-        &layers[4]));
-    TRY(tsr_block_set_dropout(layers[4], 0.5F, tsr_random_params(.seed = 1)));
-    TRY(tsr_layer_forward(layers[4], x, &saved[4], &made[8]));
-    TRY(tsr_layer_backward(layers[4], saved[4], x, &made[9]));
-    TRY(tsr_group_all_reduce(on, made[0], TSR_OP_SUM, NULL, &request));
-    TRY(tsr_request_wait(&request));
+                             .recompute = true, .norm = tsr_norm_params(.bias = true)),
+            &layers[4]));
+        TRY(tsr_block_set_dropout(layers[4], 0.5F, tsr_random_params(.seed = 1)));
+        TRY(tsr_layer_forward(layers[4], x, &saved[4], &made[8]));
+        TRY(tsr_layer_backward(layers[4], saved[4], x, &made[9]));
+    }
     TRY(tsr_stream_wait(queue));
 end:
     tsr_request_cancel(&request);
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < KINDS; i++) {
         tsr_layer_saved_destroy(&saved[i]);
         tsr_layer_destroy(&layers[i]);
     }
@@ -116,21 +129,25 @@ CASE(allocations_alone, "every allocation of layers fails in turn, with one rank
     int full = 0;
     watch_full_batches(true);
     OK(tsr_group_create(NULL, queue, NULL, &alone));
-    OK(workload(alone, in.x, in.dy, in.indices));
-    uint64_t nth = 0;
-    for (bool reached = true; reached; nth++) {
-        went_on = false;
-        tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
-        tsr_status status = workload(alone, in.x, in.dy, in.indices);
-        const char *site = tsr__fault_site();
-        reached = site != NULL;
-        tsr__fault_disarm();
-        CHECK((status == TSR_ERR_NO_MEMORY) == (reached && !went_on), "allocation %llu in %s: %s",
-              (unsigned long long)nth, reached ? site : "none", tsr_status_name(status));
-        full += went_on;
+    int allocations = 0;
+    for (int kind = 0; kind < KINDS; kind++) {
+        OK(workload(alone, kind, in.x, in.dy, in.indices));
+        bool reached = true;
+        for (uint64_t nth = 0; reached; nth++, allocations++) {
+            went_on = false;
+            tsr__fault_arm(TSR__FAULT_ALLOC, nth, 0);
+            tsr_status status = workload(alone, kind, in.x, in.dy, in.indices);
+            const char *site = tsr__fault_site();
+            reached = site != NULL;
+            tsr__fault_disarm();
+            CHECK((status == TSR_ERR_NO_MEMORY) == (reached && !went_on),
+                  "kind %d, allocation %llu in %s: %s", kind, (unsigned long long)nth,
+                  reached ? site : "none", tsr_status_name(status));
+            full += went_on;
+        }
     }
     watch_full_batches(false);
-    CHECK(nth > 100, "only %llu allocations", (unsigned long long)nth);
+    CHECK(allocations > 100, "only %d allocations", allocations);
     CHECK(full < 5, "%d batches went on", full);
     tsr_group_destroy(&alone);
     free_inputs(&in);
@@ -264,7 +281,7 @@ CASE(one_fails, "if one rank fails, the others get an error, and so do all later
             tsr_group *of_all = new_group(world, nth % 2 == 0);
             if (my_rank == 0)
                 tsr__fault_arm(TSR__FAULT_ALLOC, (uint64_t)nth, 0);
-            tsr_status status = workload(of_all, in.x, in.dy, in.indices);
+            tsr_status status = workload(of_all, KINDS, in.x, in.dy, in.indices);
             bool reached = my_rank == 0 && tsr__fault_site() != NULL;
             tsr__fault_disarm();
             CHECK(my_rank > 0 || !reached || status != TSR_OK, "rank 0 did not notice");

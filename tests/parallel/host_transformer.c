@@ -220,6 +220,7 @@ static double *delta_net(const host_model *m, const tsr_delta_net_params *p, con
            *beta = linear(m, "beta", x, m->size, p->heads),
            *alpha = linear(m, "alpha", x, m->size, p->heads), *heads = doubles(rows * values),
            *state = doubles(p->key_dim * p->value_dim);
+    const double *a_log = find(m, "a_log"), *dt_bias = find(m, "dt_bias");
     convolve(m, p->taps, true, q, keys, "q_conv.weight");
     convolve(m, p->taps, true, k, keys, "k_conv.weight");
     convolve(m, p->taps, true, v, values, "v_conv.weight");
@@ -234,7 +235,7 @@ static double *delta_net(const host_model *m, const tsr_delta_net_params *p, con
             const int64_t at = (r * p->key_heads + key_head) * p->key_dim, g = r * p->heads + h;
             delta_step(p->key_dim, p->value_dim, state, q + at, k + at, v + g * p->value_dim,
                        1 / (1 + exp(-beta[g])),
-                       -exp(find(m, "a_log")[h]) * log(1 + exp(alpha[g] + find(m, "dt_bias")[h])),
+                       -exp(a_log[h]) * log(1 + exp(alpha[g] + dt_bias[h])),
                        heads + g * p->value_dim);
         }
     }
@@ -343,6 +344,10 @@ static double *mlp(const host_model *m, const tsr_mlp_params *p, const double *x
 static void add_experts(const host_model *m, const tsr_moe_params *p, const double *x, double *y)
 {
     const int64_t n = m->size, hidden = p->hidden_size;
+    const double *router = find(m, "router.weight"), *scales = find(m, "expert_scale"),
+                 *gate_weight = find(m, "experts.gate.weight"),
+                 *up_weight = find(m, "experts.up.weight"),
+                 *down_weight = find(m, "experts.down.weight");
     double scores[16], *routed = doubles(n), *z = doubles(n), *act = doubles(hidden), sum = 0;
     memcpy(routed, x, (size_t)n * sizeof *routed);
     memcpy(z, x, (size_t)n * sizeof *z);
@@ -351,7 +356,7 @@ static void add_experts(const host_model *m, const tsr_moe_params *p, const doub
     for (int64_t e = 0; e < p->experts; e++) {
         scores[e] = 0;
         for (int64_t i = 0; i < n; i++)
-            scores[e] += find(m, "router.weight")[e * n + i] * routed[i] / sqrt((double)n);
+            scores[e] += router[e * n + i] * routed[i] / sqrt((double)n);
         scores[e] = exp(scores[e]);
     }
     for (int64_t out = p->experts_used; out < p->experts; out++) { /* leave out the smallest */
@@ -364,19 +369,19 @@ static void add_experts(const host_model *m, const tsr_moe_params *p, const doub
     for (int64_t e = 0; e < p->experts; e++)
         sum += scores[e];
     for (int64_t e = 0; e < p->experts; e++) {
-        const double weight = scores[e] / sum * find(m, "expert_scale")[e];
+        const double weight = scores[e] / sum * scales[e];
         for (int64_t f = 0; f < hidden; f++) {
             const int64_t row = (e * hidden + f) * n;
             double gate = 0, up = 0;
             for (int64_t i = 0; i < n; i++) {
-                gate += find(m, "experts.gate.weight")[row + i] * z[i];
-                up += find(m, "experts.up.weight")[row + i] * z[i];
+                gate += gate_weight[row + i] * z[i];
+                up += up_weight[row + i] * z[i];
             }
             act[f] = reference_activation(TSR_ACT_GELU_TANH, gate) * up;
         }
         for (int64_t i = 0; i < n; i++)
             for (int64_t f = 0; f < hidden; f++)
-                y[i] += weight * find(m, "experts.down.weight")[(e * n + i) * hidden + f] * act[f];
+                y[i] += weight * down_weight[(e * n + i) * hidden + f] * act[f];
     }
     free(routed);
     free(z);

@@ -328,13 +328,6 @@ static void run_case(const moe_case *c)
 
 CASE(moe_inside, "experts: divided inside experts")
 {
-    run_case(
-        &(moe_case){.name = "softmax",
-                    .params = MOE(.input_size = 12, .hidden_size = 9, .experts = 6,
-                                  .experts_used = 2, .router_norm = true, .expert_scale = true),
-                    .route = ROUTE(.normalise = true),
-                    .tokens = 11,
-                    .uneven = true});
     run_case(&(moe_case){.name = "gpt-oss",
                          .params = MOE(.input_size = 12, .hidden_size = 12, .experts = 5,
                                        .experts_used = 3, .router_bias = true, .bias = true,

@@ -209,8 +209,8 @@ CASE(generation_with_cache, "tokens that come one by one give what whole sequenc
                                 .key_dim = NET_DIM,
                                 .value_dim = NET_DIM,
                                 .taps = 3,
+                                .tiled_heads = true,
                                 .partition = &uneven};
-    generate(small_block(4, 4));
     generate(small_block(6, 2));
     tsr_block_params b = small_block(6, 6);
     b.attention = NULL;
@@ -228,8 +228,6 @@ CASE(generation_with_cache, "tokens that come one by one give what whole sequenc
     b = small_block(6, 2);
     b.attention = NULL;
     b.delta_net = &net;
-    generate(b);
-    net.tiled_heads = true;
     generate(b);
     b.delta_net = NULL;
     b.short_conv = tsr_short_conv_params(.taps = 3, .partition = &uneven);
