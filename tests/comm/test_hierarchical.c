@@ -19,11 +19,9 @@ typedef struct placement {
 #define UNEVEN (-1)
 
 static const placement placements[] = {
-    {"aabb", 2},        {"aaab", UNEVEN},     {"abbc", 0},          {"abab", 0},
-    {"aaaabbbb", 4},    {"aabbccdd", 2},      {"aaaabbcc", 2},      {"aabbaabb", 2},
-    {"aaaabb", 2},      {"aabcc", UNEVEN},    {"aabbbb", UNEVEN},   {"aab", 1},
-    {"aaabbb", UNEVEN}, {"aaaab", UNEVEN},    {"aaabbbbb", UNEVEN}, {"aabccccc", UNEVEN},
-    {"abbaabba", 0},    {"abbbaabb", UNEVEN}, {"abbaaa", UNEVEN},   {"abaaabb", UNEVEN},
+    {"aabb", 2},        {"aaab", UNEVEN}, {"abbc", 0},          {"abab", 0},
+    {"aaaabbbb", 4},    {"aaaabb", 2},    {"aabbaabb", 2},      {"aabcc", UNEVEN},
+    {"aabbbb", UNEVEN}, {"aab", 1},       {"aaabbbbb", UNEVEN}, {"abaaabb", UNEVEN},
 };
 #define PLACEMENTS (int)(sizeof placements / sizeof placements[0])
 
@@ -139,7 +137,7 @@ static void overlapping(tsr_comm *comm, void *user)
     fill_values(data, 1, rank, 0, MOST, TSR_F32);
     for (int i = 0; i < REQUESTS; i++)
         out[i] = rank_memory(MOST * sizeof *out[i]);
-    for (int round = 0; round < 20; round++) {
+    for (int round = 0; round < 10; round++) {
         tsr_request *requests[REQUESTS] = {NULL};
         for (int i = 0; i < REQUESTS; i++) {
             const uint64_t count = i % 2 ? MOST / 4 : 100;
@@ -163,7 +161,7 @@ static void overlapping(tsr_comm *comm, void *user)
 
 START_TEST(several_at_once)
 {
-    static const char *const hosts[] = {"aabb", "aaaabbcc", "aabcc", "aabccccc"};
+    static const char *const hosts[] = {"aaaabbcc", "aabcc"};
     ranks_run(&(ranks_job){.size = (int)strlen(hosts[_i]), .hosts = hosts[_i], .run = overlapping});
 }
 END_TEST
@@ -270,12 +268,12 @@ START_TEST(a_rank_is_lost_in_a_round)
 {
     for (int operation = 0; operation < 5; operation++) {
         for (int victim = 0; victim < 4; victim++) {
-            const uint32_t round = (uint32_t)(victim + operation + 2 * _i) % 6;
+            const uint32_t round = (uint32_t)(victim + operation) % 6;
             /* With aaba, ranks 0 and 1 are a subtree on one host; ranks 2 and 3 share no memory. */
-            loss plan = {.hosts = (operation + victim + _i) % 2 ? "aabb" : "aaba",
+            loss plan = {.hosts = (operation + victim) % 2 ? "aabb" : "aaba",
                          .operation = operation,
                          .victim = victim,
-                         .count = (victim / 2 + _i) % 2 ? 100 : 20000,
+                         .count = victim / 2 ? 100 : 20000,
                          .round = round};
             ranks_start(
                 &(ranks_job){.size = 4, .hosts = plan.hosts, .run = until_lost, .user = &plan});
@@ -418,9 +416,9 @@ END_TEST
 TESTS(hierarchy)
 {
     tcase_add_loop_test(tests, for_any_placement, 0, PLACEMENTS);
-    tcase_add_loop_test(tests, several_at_once, 0, 4);
+    tcase_add_loop_test(tests, several_at_once, 0, 2);
     tcase_add_test(tests, of_parts);
-    tcase_add_loop_test(tests, a_rank_is_lost_in_a_round, 0, 3);
+    tcase_add_test(tests, a_rank_is_lost_in_a_round);
     tcase_add_test(tests, of_the_ranks_that_are_left);
     tcase_add_loop_test(tests, a_rank_misbehaves, 0, 5);
     tcase_add_test(tests, a_call_waits_for_an_earlier_one);

@@ -119,8 +119,8 @@ static void differ(tsr_comm *comm, void *user)
 
 START_TEST(different_calls)
 {
-    static const int sizes[] = {2, 3, 5};
-    ranks_run(&(ranks_job){.size = sizes[_i % 3], .path = (ranks_path)(_i / 3), .run = differ});
+    static const int sizes[] = {2, 5};
+    ranks_run(&(ranks_job){.size = sizes[_i % 2], .path = (ranks_path)(_i / 2), .run = differ});
 }
 END_TEST
 
@@ -264,7 +264,7 @@ END_TEST
 
 TESTS(mismatch)
 {
-    tcase_add_loop_test(tests, different_calls, 0, 3 * PATHS);
+    tcase_add_loop_test(tests, different_calls, 0, 2 * PATHS);
     tcase_add_loop_test(tests, another_order, 0, 2 * PATHS);
     tcase_add_loop_test(tests, different_messages, 0, PATHS);
     tcase_add_loop_test(tests, wrong_arguments, 0, PATHS);

@@ -4,7 +4,7 @@
 
 #include "comm/values.h"
 
-#define COUNT 150001
+#define COUNT 90001
 
 /* Reduces all elements at once, and then in pieces of odd sizes. All ranks, all runs and all paths
  * must give the same bits. */
@@ -42,7 +42,7 @@ static void reduce_in_pieces(tsr_comm *comm, void *user)
 
 START_TEST(by_any_path_and_in_any_pieces)
 {
-    static const int sizes[] = {2, 3, 4, 6};
+    static const int sizes[] = {2, 6};
     static const tsr_dtype dtypes[] = {TSR_F32, TSR_BF16};
     tsr_dtype dtype = dtypes[_i % 2];
     uint8_t *first = malloc(COUNT * 4);
@@ -64,7 +64,7 @@ END_TEST
  * 16 contributions, dealt to 1 … 16 ranks: rank r of n has contribution r of the first n; the rest
  * are zeros, or ones. */
 
-#define EXACT_COUNT 20011
+#define EXACT_COUNT 10011
 
 static const tsr_dtype exact_dtypes[] = {TSR_F32, TSR_F64, TSR_F16, TSR_BF16};
 
@@ -116,7 +116,9 @@ START_TEST(for_any_number_of_ranks)
 {
     const uint64_t bytes = EXACT_COUNT * (4 + 8 + 2 + 2) * 2;
     uint8_t *first = malloc(bytes);
-    for (int size = 3; size <= 16; size++) {
+    static const int sizes[] = {3, 4, 5, 7, 8, 11, 16};
+    for (int i = 0; i < 7; i++) {
+        const int size = sizes[i];
         const ranks_path path = size % 3 == 2 ? PATH_MESSAGES : PATH_SHM;
         ranks_run(
             &(ranks_job){.size = size, .path = path, .reproducible = true, .run = reduce_exactly});
@@ -201,7 +203,7 @@ END_TEST
 
 TESTS(order)
 {
-    tcase_add_loop_test(tests, by_any_path_and_in_any_pieces, 0, 8);
+    tcase_add_loop_test(tests, by_any_path_and_in_any_pieces, 0, 4);
     tcase_add_test(tests, for_any_number_of_ranks);
     tcase_add_test(tests, nans_for_any_number_of_ranks);
     tcase_add_loop_test(tests, few_ranks, 0, 3);
