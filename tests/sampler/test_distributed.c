@@ -108,7 +108,7 @@ static void check_all(uint64_t max_n, tsr_order order)
 
 START_TEST(all_shares_of_all_small_datasets)
 {
-    check_all(300, TSR_ORDER_FEISTEL);
+    check_all(150, TSR_ORDER_FEISTEL);
     check_all(60, TSR_ORDER_NONE);
 }
 END_TEST

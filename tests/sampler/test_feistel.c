@@ -46,15 +46,15 @@ static void check_bijection(uint64_t n, uint64_t seed, uint8_t *seen)
 START_TEST(bijection_for_every_small_n)
 {
     uint8_t seen[513] = {0};
-    for (uint64_t n = 0; n <= 4096; n++)
+    for (uint64_t n = 0; n <= 2048; n++)
         check_bijection(n, n % 3, seen);
 }
 END_TEST
 
 START_TEST(bijection_around_powers)
 {
-    uint8_t *seen = calloc((1u << 24) / 8 + 2, 1);
-    for (unsigned k = 12; k <= 24; k++) {
+    uint8_t *seen = calloc((1u << 20) / 8 + 2, 1);
+    for (unsigned k = 11; k <= 20; k++) {
         /* If k is even, 2^k is also a power of 4, so the grid of its elements is a square. */
         check_bijection((UINT64_C(1) << k) - 1, k, seen);
         check_bijection(UINT64_C(1) << k, k, seen);
@@ -62,7 +62,7 @@ START_TEST(bijection_around_powers)
     }
     /* Tests sizes near side · side and side · (side + 1), for which the grid has no unused
      * cells. */
-    for (uint64_t side = 100; side < 1500; side += 199)
+    for (uint64_t side = 100; side < 1000; side += 199)
         for (uint64_t n = side * side - 1; n <= side * side + 1; n++) {
             check_bijection(n, 5, seen);
             check_bijection(n + side, 5, seen);
@@ -155,7 +155,7 @@ static void check_keys(int n, int keys)
 
 START_TEST(small_orders_are_random)
 {
-    const int sizes[] = {2, 3, 4, 5, 8, 13, 16, 17, 18, 20, 25, 31, 37, 50, 64};
+    const int sizes[] = {2, 3, 4, 5, 8, 13, 16, 18, 20, 31, 64};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         check_keys(sizes[i], 60000);
 }
