@@ -123,9 +123,9 @@ static unsigned number_of(const char *variable, unsigned usual)
 
 /* Losses --------------------------------------------------------------------------------------- */
 
-#define STREAM "{" PROMPT ", \"max_tokens\": 300, \"stream\": true}"
+#define STREAM_OF(tokens) "{" PROMPT ", \"max_tokens\": " #tokens ", \"stream\": true}"
 #define KINDS 4
-#define STREAMS 16
+#define STREAMS 8
 
 /* Asks for the text of a kind. The same one comes each time. Half of them have an adapter. */
 static int ask_for(const server *s, int kind)
@@ -133,7 +133,7 @@ static int ask_for(const server *s, int kind)
     static const char *const prompts[KINDS] = {"Once upon a time", "The dog", "One day", "Lily"};
     char body[256];
     snprintf(body, sizeof body,
-             "{\"prompt\": \"%s\", \"temperature\": %d, \"seed\": 5, \"max_tokens\": 150, "
+             "{\"prompt\": \"%s\", \"temperature\": %d, \"seed\": 5, \"max_tokens\": 100, "
              "\"stream\": true%s}",
              prompts[kind], kind % 2, kind > 1 ? ", \"lora\": \"pets\"" : "");
     return server_ask(s, "POST", "/v1/completions", "", body);
@@ -157,7 +157,7 @@ static void lose_ranks(server *s, unsigned round, char *const *wanted)
     const bool stops = round % 4 == 1;
     for (int i = 0; i < STREAMS; i++)
         clients[i] = ask_for(s, i % KINDS);
-    pause_ms(choose(1500));
+    pause_ms(choose(1000));
     const pid_t victim = find_victim(s, choose(16), 0);
     ck_assert_int_gt(victim, 0);
     ck_assert_int_eq(kill(victim, stops ? SIGSTOP : SIGKILL), 0);
@@ -192,7 +192,7 @@ START_TEST(lost_ranks_cost_no_request)
     server_write_adapter(folder);
     snprintf(command, sizeof command,
              "launch -n 3 --respawn 1000 --no-prefix -- " TEST_TOOL " " SERVE
-             "--parallel 16 --lost-after 10 --lora pets=%s",
+             "--parallel 8 --lost-after 10 --lora pets=%s",
              folder);
     seed = number_of("TEST_LOST_SEED", (unsigned)time(NULL));
     fprintf(stderr, "TEST_LOST_SEED=%u\n", seed);
@@ -236,7 +236,7 @@ START_TEST(too_few_ranks_are_told)
         SKIP("the library was built without UCX");
     server s = server_start("launch -n 2 --keep-going --no-prefix -- " TEST_TOOL " " SERVE
                             "--parallel 1 --memory 700K");
-    const int client = server_ask(&s, "POST", "/v1/completions", "", STREAM);
+    const int client = server_ask(&s, "POST", "/v1/completions", "", STREAM_OF(300));
     server_await(&s, "generated_tokens_total", 20);
     ck_assert_int_eq(kill(find_rank(&s, "RANK=1"), SIGKILL), 0);
     static const char *const wanted[] = {"\"code\":503",
@@ -268,15 +268,15 @@ START_TEST(the_first_rank_is_needed)
     server s = server_start("launch -n 3 --keep-going --no-prefix -- " TEST_TOOL " " SERVE
                             "--draft " MODEL);
     const pid_t victim = find_rank(&s, "RANK=2");
-    const int client = server_ask(&s, "POST", "/v1/completions", "", STREAM);
+    const int client = server_ask(&s, "POST", "/v1/completions", "", STREAM_OF(120));
     server_await(&s, "generated_tokens_total", 20);
-    const double accepted = server_metric(&s, "draft_tokens_accepted_total");
     ck_assert_int_eq(kill(victim, SIGKILL), 0);
     char *text_of_all = hear_text(client);
     server_await(&s, "ranks_lost_total", 1);
-    ck_assert_double_gt(server_metric(&s, "draft_tokens_accepted_total"), accepted);
-    char *text_of_two = hear_text(server_ask(&s, "POST", "/v1/completions", "", STREAM));
+    char *text_of_two = hear_text(server_ask(&s, "POST", "/v1/completions", "", STREAM_OF(120)));
     ck_assert_str_eq(text_of_all, text_of_two);
+    /* The two ranks count from 0, and their first steps have drafts, which are right. */
+    ck_assert_double_gt(server_metric(&s, "draft_tokens_accepted_total"), 0);
     free(text_of_all);
     free(text_of_two);
     reply r = server_call(&s, "GET", "/health", "");
