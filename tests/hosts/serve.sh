@@ -26,7 +26,7 @@ ask() { # PATH [BODY]: prints what the server answers
 # text KIND: prints the text of a stream, one of 4, and whether it has ended as it should.
 text() {
     prompt=$(echo "Once upon a time|The dog|One day|Lily" | cut -d '|' -f $(($1 % 4 + 1)))
-    ask /v1/completions "{\"prompt\": \"$prompt\", \"temperature\": $(($1 % 2)), \"seed\": 5, \"max_tokens\": 200, \"stream\": true}" |
+    ask /v1/completions "{\"prompt\": \"$prompt\", \"temperature\": $(($1 % 2)), \"seed\": 5, \"max_tokens\": 80, \"stream\": true}" |
         sed -n 's/^data: //; s/.*"text":"\([^"]*\)".*"finish_reason":\([^}]*\).*/\1|\2/p; /DONE/p' | sed 's/|null$//' | tr -d '\n'
 }
 has_ranks() { # COUNT: waits for the state
@@ -102,7 +102,7 @@ join() {
 }
 # Loses a rank; in each fourth round it is stopped, and in each third one another rank is lost while the others divide the model again.
 lose_some() {
-    pause 1500
+    pause 800
     lose "$([ $((round % 4)) = 2 ] && echo STOP || echo KILL)"
     [ $((round % 3)) != 0 ] || { pause 600 && lose KILL; }
 }
