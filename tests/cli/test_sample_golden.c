@@ -177,6 +177,7 @@ static void add_share(const json_t *in, const char *order, const char *tail)
     add("tail", is_true(in, "drop_last") ? "drop" : tail);
 }
 
+/* Starts the tool for each fourth case. The library's tests compare all of them. */
 static void check_shares(const char *file, const char *order, const char *tail, size_t cases)
 {
     json_t *document = golden_load(file), *one;
@@ -185,6 +186,8 @@ static void check_shares(const char *file, const char *order, const char *tail, 
     {
         const json_t *out = golden_member(one, "out");
         uint64_t count;
+        if (i % 4 != 1)
+            continue;
         start("distributed");
         add_share(golden_member(one, "in"), order, tail);
         if (is_error(out)) {

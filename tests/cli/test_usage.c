@@ -459,8 +459,9 @@ START_TEST(the_manual_has_the_options_of_help)
 }
 END_TEST
 
-/* Tries every letter except h, because there is no list of the letters that the tool accepts. All
- * of them need a value, so the tool does nothing. */
+/* The help and the manual have the same letters. The help and the parser use one table of options,
+ * so the tool is started only with the letters of the help, and with Q, which no command has. All
+ * letters need a value, so the tool does nothing. */
 START_TEST(accepted_letters_are_documented)
 {
     static const char letters[] = "abcdefgijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -469,13 +470,16 @@ START_TEST(accepted_letters_are_documented)
     ck_assert_ptr_nonnull(options);
     for (const char *letter = letters; *letter != '\0'; letter++) {
         char word[] = {'-', *letter, '\0'}, arguments[64];
+        const bool documented = has_word(options, word);
+        ck_assert_msg(has_word(manual, word) == documented, "manual, %s: %s", explained[_i].command,
+                      word);
+        if (!documented && *letter != 'Q')
+            continue;
         snprintf(arguments, sizeof arguments, "%s %s", explained[_i].command, word);
         tool_result result = tool_run(arguments);
         ck_assert_int_eq(result.exit_code, 2);
-        bool taken = strstr(result.err, "unknown option") == NULL;
-        ck_assert_msg(has_word(options, word) == taken, "help %s: %s", explained[_i].command, word);
-        ck_assert_msg(has_word(manual, word) == taken, "manual, %s: %s", explained[_i].command,
-                      word);
+        const bool taken = strstr(result.err, "unknown option") == NULL;
+        ck_assert_msg(documented == taken, "help %s: %s", explained[_i].command, word);
         tool_result_free(&result);
     }
     free(help);
