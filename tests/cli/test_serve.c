@@ -279,22 +279,19 @@ START_TEST(texts_have_the_form_that_is_asked_for)
     static const char format[] =
         "\"response_format\": {\"type\": \"json_schema\", \"json_schema\": {\"name\": \"pet\", "
         "\"strict\": true, \"schema\": " SCHEMA "}}";
-    for (int seed = 0; seed < 3; seed++) {
-        json_t *json = server_post(&shared, 200, "/v1/chat/completions",
-                                   "{" MESSAGES ", \"seed\": %d, %s}", seed, format);
-        ck_assert_str_eq(tool_text(server_choice(json), "finish_reason"), "stop");
-        check_pet(tool_text(tool_member(server_choice(json), "message"), "content"));
-        json_decref(json);
-        char body[2048];
-        snprintf(body, sizeof body, "{" MESSAGES ", \"seed\": %d, \"stream\": true, %s}", seed,
-                 format);
-        reply r = server_call(&shared, "POST", "/v1/chat/completions", body);
-        char *text = server_streamed(r.body, true, "stop");
-        check_pet(text);
-        free(text);
-        free(r.text);
-    }
-    json_t *json =
+    json_t *json = server_post(&shared, 200, "/v1/chat/completions",
+                               "{" MESSAGES ", \"seed\": 0, %s}", format);
+    ck_assert_str_eq(tool_text(server_choice(json), "finish_reason"), "stop");
+    check_pet(tool_text(tool_member(server_choice(json), "message"), "content"));
+    json_decref(json);
+    char body[2048];
+    snprintf(body, sizeof body, "{" MESSAGES ", \"seed\": 1, \"stream\": true, %s}", format);
+    reply r = server_call(&shared, "POST", "/v1/chat/completions", body);
+    char *streamed = server_streamed(r.body, true, "stop");
+    check_pet(streamed);
+    free(streamed);
+    free(r.text);
+    json =
         server_post(&shared, 200, "/v1/completions",
                     "{" PROMPT ", \"grammar\": \"root ::= \\\" the \\\" [a-c]{3} | \\\"x\\\"\"}");
     const char *text = tool_text(server_choice(json), "text");
@@ -360,12 +357,13 @@ END_TEST
 /* Two texts run, and one request waits; a fourth one is refused. */
 START_TEST(a_full_queue_refuses)
 {
-    char *wanted = usual_text(300);
+    char *wanted = usual_text(20);
     int clients[3];
     reply r;
     for (int i = 0; i < 3; i++) {
-        clients[i] =
-            server_ask(&shared, "POST", "/v1/completions", "", "{" PROMPT ", \"max_tokens\": 300}");
+        clients[i] = server_ask(&shared, "POST", "/v1/completions", "",
+                                i < 2 ? "{" PROMPT ", \"max_tokens\": 300}"
+                                      : "{" PROMPT ", \"max_tokens\": 20}");
         server_await(&shared, i < 2 ? "requests_running" : "requests_waiting", i < 2 ? i + 1 : 1);
     }
     json_t *json = server_post(&shared, 429, "/v1/completions", "{" PROMPT "}");
@@ -375,7 +373,9 @@ START_TEST(a_full_queue_refuses)
         r = server_hear(clients[i]);
         ck_assert_int_eq(r.status, 200);
         json = json_loads(r.body, 0, NULL);
-        ck_assert_str_eq(tool_text(server_choice(json), "text"), wanted);
+        const char *text = tool_text(server_choice(json), "text");
+        ck_assert_int_eq(strncmp(text, wanted, strlen(wanted)), 0);
+        ck_assert(i == 2 || strlen(text) > strlen(wanted));
         json_decref(json);
         free(r.text);
     }
@@ -389,7 +389,7 @@ START_TEST(several_texts_are_one_request)
     int clients[2];
     for (int i = 0; i < 2; i++) {
         clients[i] = server_ask(&shared, "POST", "/v1/completions", "",
-                                i == 0 ? "{" PROMPT ", \"max_tokens\": 200, \"n\": 4}"
+                                i == 0 ? "{" PROMPT ", \"max_tokens\": 120, \"n\": 4}"
                                        : "{" PROMPT ", \"max_tokens\": 5, \"n\": 3}");
         server_await(&shared, "requests_waiting", i == 0 ? 2 : 4);
     }
@@ -412,11 +412,11 @@ START_TEST(requests_get_texts_in_turn)
     const double before = server_metric(&shared, "generated_tokens_total"),
                  cancelled = server_metric(&shared, "requests_cancelled_total");
     const int many = server_ask(&shared, "POST", "/v1/completions", "",
-                                "{" PROMPT ", \"max_tokens\": 300, \"n\": 16}");
+                                "{" PROMPT ", \"max_tokens\": 150, \"n\": 16}");
     server_await(&shared, "requests_waiting", 14);
     json_t *json = server_post(&shared, 200, "/v1/completions", "{" PROMPT ", \"max_tokens\": 2}");
     json_decref(json);
-    ck_assert_double_lt(server_metric(&shared, "generated_tokens_total"), before + 8 * 300);
+    ck_assert_double_lt(server_metric(&shared, "generated_tokens_total"), before + 8 * 150);
     close(many);
     server_await(&shared, "requests_cancelled_total", cancelled + 1);
 }
@@ -468,7 +468,7 @@ START_TEST(prompts_are_found_again)
         write_ids(ids, cases[i].ids);
         json_t *json =
             server_post(&shared, 200, "/v1/completions",
-                        "{\"prompt\": [%s], \"temperature\": 0, \"max_tokens\": 20}", ids);
+                        "{\"prompt\": [%s], \"temperature\": 0, \"max_tokens\": 8}", ids);
         ck_assert_double_eq(cached_tokens(json), cases[i].cached);
         if (i % 3 == 1)
             ck_assert_str_eq(tool_text(server_choice(json), "text"), text);
@@ -621,28 +621,27 @@ START_TEST(keys_are_needed)
 }
 END_TEST
 
-/* After a signal, a running text may be completed, and the other text of its request, and new
- * requests are refused. */
-START_TEST(a_signal_lets_texts_end)
+/* After a signal, running texts may be completed, and the other ones of their request. Ends the
+ * server, which computes three texts at a time. Each must begin as `wanted` does. */
+static void check_signal(server *s, const char *wanted)
 {
-    char *wanted = usual_text(200);
-    server s = server_start(SERVE "--parallel 1");
-    const int client = server_ask(&s, "POST", "/v1/completions", "",
-                                  "{" PROMPT ", \"max_tokens\": 200, \"n\": 2}");
-    server_await(&s, "requests_running", 1);
-    ck_assert_int_eq(kill(s.pid, SIGTERM), 0);
+    enum { TEXTS = 4 };
+    const int client =
+        server_ask(s, "POST", "/v1/completions", "", "{" PROMPT ", \"max_tokens\": 40, \"n\": 4}");
+    server_await(s, "requests_running", 1);
+    ck_assert_int_eq(kill(s->pid, SIGTERM), 0);
     reply r = server_hear(client);
     json_t *json = json_loads(r.body, 0, NULL);
-    for (size_t i = 0; i < 2; i++) {
+    for (size_t i = 0; i < TEXTS; i++) {
         const json_t *choice = json_array_get(json_object_get(json, "choices"), i);
-        ck_assert_str_eq(tool_text(choice, "text"), wanted);
+        const char *text = tool_text(choice, "text");
+        ck_assert_str_eq(tool_text(choice, "finish_reason"), "length");
+        ck_assert_int_eq(strncmp(text, wanted, strlen(text)), 0);
     }
     json_decref(json);
     free(r.text);
-    server_stop(&s);
-    free(wanted);
+    server_stop(s);
 }
-END_TEST
 
 /* A client that goes away gives up its place in the queue, although the texts before it go on. */
 static void check_absent_clients(const server *s)
@@ -662,21 +661,20 @@ static void check_absent_clients(const server *s)
     ck_assert_double_eq(server_metric(s, "requests_waiting"), 0);
 }
 
-START_TEST(the_grace_ends)
+/* Ends a server without a grace while it computes a text, which fails. */
+static void check_end_of_grace(server *s)
 {
-    server s = server_start(SERVE "--parallel 1 --grace 0");
     const int client =
-        server_ask(&s, "POST", "/v1/completions", "", "{" PROMPT ", \"max_tokens\": 500}");
-    server_await(&s, "requests_running", 1);
-    ck_assert_int_eq(kill(s.pid, SIGTERM), 0);
+        server_ask(s, "POST", "/v1/completions", "", "{" PROMPT ", \"max_tokens\": 500}");
+    server_await(s, "requests_running", 1);
+    ck_assert_int_eq(kill(s->pid, SIGTERM), 0);
     reply r = server_hear(client);
     ck_assert_msg(r.status == 503 && strstr(r.body, "the server shuts down") != NULL, "%s", r.text);
     free(r.text);
-    server_stop(&s);
+    server_stop(s);
 }
-END_TEST
 
-/* A model one of whose weights is NaN: each request fails by itself, on one rank and on two. */
+/* A model one of whose weights is NaN: each request fails by itself, if possible on two ranks. */
 START_TEST(nan_ends_texts_only)
 {
     char path[] = "/tmp/tessera-XXXXXX", arguments[200], text[2048];
@@ -689,42 +687,36 @@ START_TEST(nan_ends_texts_only)
     for (size_t i = 0; i < sizeof text; i++)
         text[i] = i % 2 == 0 ? 0 : 0x7e; /* NaN in f16 */
     ck_assert(fseek(to, middle, SEEK_SET) == 0 && fwrite(text, 1, 64, to) == 64 && fclose(to) == 0);
-    for (int ranks = 1; ranks <= (TEST_HAVE_UCX ? 2 : 1); ranks++) {
-        int status = 0;
-        snprintf(arguments, sizeof arguments,
-                 ranks == 1 ? "serve %s --port 0 --parallel 2"
-                            : "launch -n 2 --no-prefix -- " TEST_TOOL
-                              " serve %s --port 0 --parallel 2",
-                 path);
-        server s = server_start(arguments);
-        for (int i = 0; i < 2; i++) {
-            json_t *json =
-                server_post(&s, 503, "/v1/completions", "{" PROMPT ", \"max_tokens\": 20}");
-            const char *message = tool_text(tool_member(json, "error"), "message");
-            ck_assert_msg(strstr(message, "is NaN") != NULL, "%s", message);
-            json_decref(json);
-        }
-        ck_assert_int_eq(kill(s.pid, SIGTERM), 0);
-        ck_assert_int_eq(waitpid(s.pid, &status, 0), s.pid);
-        rewind(s.err);
-        text[fread(text, 1, sizeof text - 1, s.err)] = '\0';
-        ck_assert_msg(strstr(text, "serve: the model cannot go on") != NULL, "%s", text);
-        fclose(s.err);
-        fclose(s.out);
+    int status = 0;
+    snprintf(arguments, sizeof arguments, "%sserve %s --port 0 --parallel 2",
+             TEST_HAVE_UCX ? "launch -n 2 --no-prefix -- " TEST_TOOL " " : "", path);
+    server s = server_start(arguments);
+    for (int i = 0; i < 2; i++) {
+        json_t *json = server_post(&s, 503, "/v1/completions", "{" PROMPT ", \"max_tokens\": 20}");
+        const char *message = tool_text(tool_member(json, "error"), "message");
+        ck_assert_msg(strstr(message, "is NaN") != NULL, "%s", message);
+        json_decref(json);
     }
+    ck_assert_int_eq(kill(s.pid, SIGTERM), 0);
+    ck_assert_int_eq(waitpid(s.pid, &status, 0), s.pid);
+    rewind(s.err);
+    text[fread(text, 1, sizeof text - 1, s.err)] = '\0';
+    ck_assert_msg(strstr(text, "serve: the model cannot go on") != NULL, "%s", text);
+    fclose(s.err);
+    fclose(s.out);
     unlink(path);
 }
 END_TEST
 
-/* Three texts of 205 tokens in a cache for 256. */
+/* Three texts of 95 tokens in a cache for 128. At last, a signal lets such texts end. */
 START_TEST(texts_wait_for_pages)
 {
-    char *wanted = usual_text(200);
+    char *wanted = usual_text(90);
     int clients[3];
-    server s = server_start(SERVE "--parallel 3 --context 512 --cache-tokens 256");
+    server s = server_start(SERVE "--parallel 3 --context 512 --cache-tokens 128");
     for (int i = 0; i < 3; i++)
         clients[i] =
-            server_ask(&s, "POST", "/v1/completions", "", "{" PROMPT ", \"max_tokens\": 200}");
+            server_ask(&s, "POST", "/v1/completions", "", "{" PROMPT ", \"max_tokens\": 90}");
     for (int i = 0; i < 3; i++) {
         reply r = server_hear(clients[i]);
         json_t *json = json_loads(r.body, 0, NULL);
@@ -733,12 +725,12 @@ START_TEST(texts_wait_for_pages)
         free(r.text);
     }
     ck_assert_double_ge(server_metric(&s, "preemptions_total"), 1);
-    ck_assert_double_eq(server_metric(&s, "cache_pages"), 4);
+    ck_assert_double_eq(server_metric(&s, "cache_pages"), 2);
     json_t *json = server_post(&s, 200, "/v1/completions", "{" PROMPT ", \"max_tokens\": 500}");
     ck_assert_str_eq(tool_text(server_choice(json), "finish_reason"), "length");
-    ck_assert_double_eq(tool_number(tool_member(json, "usage"), "completion_tokens"), 252);
+    ck_assert_double_eq(tool_number(tool_member(json, "usage"), "completion_tokens"), 124);
     json_decref(json);
-    server_stop(&s);
+    check_signal(&s, wanted);
     free(wanted);
 }
 END_TEST
@@ -844,13 +836,11 @@ START_TEST(ranks_serve_together)
              "launch -n 2 -- " TEST_TOOL " " SERVE "--parallel 2 --lora pets=%s --lora half=%s:0.5",
              folder, folder);
     server s = server_start(command);
-    for (int i = 0; i < 2; i++) {
-        json_t *json = server_post(&s, 200, "/v1/completions", "{" PROMPT ", \"max_tokens\": 40}");
-        ck_assert_str_eq(tool_text(server_choice(json), "text"), wanted);
-        json_decref(json);
-    }
-    json_t *json = server_post(&s, 200, "/v1/completions",
-                               "{" PROMPT ", \"grammar\": \"root ::= [x-z]{2} | \\\"yes\\\"\"}");
+    json_t *json = server_post(&s, 200, "/v1/completions", "{" PROMPT ", \"max_tokens\": 40}");
+    ck_assert_str_eq(tool_text(server_choice(json), "text"), wanted);
+    json_decref(json);
+    json = server_post(&s, 200, "/v1/completions",
+                       "{" PROMPT ", \"grammar\": \"root ::= [x-z]{2} | \\\"yes\\\"\"}");
     const char *text = tool_text(server_choice(json), "text");
     ck_assert_msg(strcmp(text, "yes") == 0 || (strspn(text, "xyz") == 2 && strlen(text) == 2), "%s",
                   text);
@@ -964,14 +954,15 @@ START_TEST(bodies_that_wait_are_limited)
 END_TEST
 
 /* Neither clients that go away nor those that are slow hold up others: bodies that are being
- * received are limited, so that they cannot fill the memory. */
+ * received are limited, so that they cannot fill the memory. The server has no grace. */
 START_TEST(absent_and_slow_clients_are_limited)
 {
     enum { CLIENTS = 17, BYTES = (1 << 20) - 1 };
     static char body[BYTES];
     static const char head[] = "POST /tokenize HTTP/1.0\r\nContent-Length: 1048576\r\n\r\n";
     int clients[CLIENTS];
-    server s = server_start(SERVE "--body-limit 1 --parallel 1 --context 512 --queue 200");
+    server s =
+        server_start(SERVE "--body-limit 1 --parallel 1 --context 512 --queue 200 --grace 0");
     check_absent_clients(&s);
     memset(body, 'a', BYTES);
     for (int i = 0; i < CLIENTS; i++) {
@@ -998,7 +989,7 @@ START_TEST(absent_and_slow_clients_are_limited)
     while (server_metric(&s, "request_body_bytes") > 0) /* the test's time is limited */
         nanosleep(&(struct timespec){0, 20000000}, NULL);
     json_decref(server_post(&s, 200, "/tokenize", "{\"content\": \"a\"}"));
-    server_stop(&s);
+    check_end_of_grace(&s);
 }
 END_TEST
 
@@ -1070,8 +1061,6 @@ TESTS(serve)
 #endif
     tcase_add_test(tests, health_and_models_are_told);
     tcase_add_test(tests, keys_are_needed);
-    tcase_add_test(tests, a_signal_lets_texts_end);
-    tcase_add_test(tests, the_grace_ends);
     tcase_add_test(tests, nan_ends_texts_only);
     tcase_add_test(tests, texts_wait_for_pages);
     tcase_add_test(tests, deadlines_end_requests);
