@@ -83,7 +83,6 @@ START_TEST(ranks_end_texts_in_the_same_way)
         {"--stop time", "--stop time --stop was",
          "generate: not all ranks have the same --stop; this one has 1, the first is 'time'"},
         {"", "--stop time", "generate: not all ranks have the same --stop; this one has none"},
-        {"--stop time", "", "generate: not all ranks have the same --stop; this one has 1, the "},
         {"--max-tokens 9 --context 60", "--max-tokens 10 --context 60",
          "not all ranks end sequences in the same way; sequence 0 of this rank has at most "},
         {"--ignore-end --max-tokens 9", "--max-tokens 9",

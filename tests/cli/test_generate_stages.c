@@ -23,10 +23,13 @@ START_TEST(stages_have_the_layers_that_are_given)
         const char *options;
         int layers; /* of the first stage; 0: not checked */
     } cases[] = {
-        {2, "--stage-layers 1,4", 1},      {2, "--stages 2 --rates 1 --stage-layers 4,1", 4},
-        {2, "--stages 2 --rates 30,1", 4}, {2, "--stages 2 --rates measured", 0},
-        {3, "--stage-layers 1,3,1", 1},    {4, "--stages 2 --rates 3,1,1,5", 2},
-        {2, "--rates measured", 5},        {2, "--stages 2 --memory 300K,1M", 2},
+        {2, "--stages 2 --rates 1 --stage-layers 4,1", 4},
+        {2, "--stages 2 --rates 30,1", 4},
+        {2, "--stages 2 --rates measured", 0},
+        {3, "--stage-layers 1,3,1", 1},
+        {4, "--stages 2 --rates 3,1,1,5", 2},
+        {2, "--rates measured", 5},
+        {2, "--stages 2 --memory 300K,1M", 2},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         char command[512];
