@@ -28,17 +28,17 @@ set_up() {
 names() {
     python3 -c 'import json, sys
 for test in json.load(open(sys.argv[1])):
-    mode = "adversary-accesses-"
-    if test["name"].startswith(mode): print(test["name"][len(mode):])' "$found/tests.json"
+    name = test["name"].removeprefix("adversary-")
+    if name not in (test["name"], "planted"): print(name)' "$found/tests.json"
 }
 variables() { # PROGRAM
     python3 -c 'import json, sys
 for test in json.load(open(sys.argv[1])):
-    if test["name"] == "adversary-accesses-" + sys.argv[2]:
+    if test["name"] == "adversary-" + sys.argv[2]:
         for name, value in test["env"].items(): print(name + "=" + value, end="\0")' "$found/tests.json" "$1"
 }
 
-run_program() { # PROGRAM VARIABLE=VALUE…: runs it like the lane's mode `accesses`, except for these variables, and with any access
+run_program() { # PROGRAM VARIABLE=VALUE…: runs it like the lane, except for these variables, and with any access
     program=$1
     shift
     mapfile -d '' environment < <(variables "$program")

@@ -1,7 +1,7 @@
 /* Keeps the commands that are recorded into command buffers, and gives them to the real driver in
- * another order between two barriers (TEST_DRIVER_ORDER), or one by one
- * (TEST_DRIVER_ACCESS). Drivers for the CPU run commands in the order of their buffer, so without
- * this, a missing barrier changes no result. */
+ * another order between two barriers (TEST_DRIVER_ORDER), one by one (TEST_DRIVER_ACCESS), or both.
+ * Drivers for the CPU run commands in the order of their buffer, so without this, a missing barrier
+ * changes no result. */
 #include "state.h"
 
 #include <stdio.h>
@@ -316,22 +316,25 @@ static bool keeps_place(const command *c)
     return c->kind == BARRIER || c->kind == TIMESTAMP || c->kind == RESET_QUERIES;
 }
 
-/* Gives the commands [first, end), between which there is no barrier, to the real driver: reversed,
- * or in an order that the number in TEST_DRIVER_ORDER chooses. */
-static void emit_in_other_order(recording *in, size_t first, size_t end)
+/* Puts the commands [first, end), between which there is no barrier, into another order: reversed,
+ * or one that the number in TEST_DRIVER_ORDER chooses. */
+static void reorder(recording *in, size_t first, size_t end)
 {
     static uint32_t random;
     const char *order = getenv("TEST_DRIVER_ORDER");
-    const bool reversed = strcmp(order, "reversed") == 0;
+    const bool reversed = order && strcmp(order, "reversed") == 0;
+    if (!order)
+        return;
     if (random == 0)
         random = (uint32_t)strtoul(order, NULL, 10) * 2 + 1;
-    for (size_t left = end - first; left > 0; left--) {
+    for (size_t i = first; i < end; i++) {
         random = random * 1664525u + 1013904223u;
-        const size_t chosen = first + (reversed ? left - 1 : (random >> 8) % left);
-        emit(in->of, in->handle, &in->commands[chosen]);
-        const command moved = in->commands[chosen];
-        in->commands[chosen] = in->commands[first + left - 1];
-        in->commands[first + left - 1] = moved;
+        const size_t other = reversed ? first + (end - 1 - i) : i + (random >> 8) % (end - i);
+        if (other <= i)
+            continue;
+        const command moved = in->commands[i];
+        in->commands[i] = in->commands[other];
+        in->commands[other] = moved;
     }
 }
 
@@ -339,14 +342,14 @@ static VKAPI_ATTR VkResult VKAPI_CALL end_buffer(VkCommandBuffer handle)
 {
     recording *in = recording_of(handle);
     size_t first = 0;
-    for (size_t i = 0; !commands_are_single() && i <= in->count; i++) {
+    for (size_t i = 0; i <= in->count; i++) {
         if (i < in->count && !keeps_place(&in->commands[i]))
             continue;
-        emit_in_other_order(in, first, i);
-        if (i < in->count)
-            emit(in->of, handle, &in->commands[i]);
+        reorder(in, first, i);
         first = i + 1;
     }
+    for (size_t i = 0; !commands_are_single() && i < in->count; i++)
+        emit(in->of, handle, &in->commands[i]);
     return DEVICE_NEXT(in->of, EndCommandBuffer)(handle);
 }
 

@@ -19,8 +19,9 @@
  * TEST_DRIVER_ACCESS=1: each command runs alone, and may access only the bytes (in whole pages)
  * that its label declares. Needs TESSERA_LABELS=1. Shows what a command reads or writes and has not
  * declared, and would therefore lack a barrier.
- * TEST_DRIVER_FENCE=end or start: device memory ends, or starts, next to a page that faults. Needs
- * TESSERA_SEPARATE_MEMORY=1. Shows indices out of range.
+ * TEST_DRIVER_FENCE=end, start or a number: device memory ends, or starts, next to a page that
+ * faults; the number chooses for each buffer. Needs TESSERA_SEPARATE_MEMORY=1. Shows indices out of
+ * range.
  * TEST_DRIVER_INVOCATIONS=1: the invocations of a workgroup, and the workgroups, have their numbers
  * in reverse. Shows barriers that are missing in a shader, and workgroups that depend on another.
  *

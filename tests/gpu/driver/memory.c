@@ -205,15 +205,28 @@ void memory_buffer_destroyed(VkBuffer buffer)
     pthread_mutex_unlock(&lock);
 }
 
-/* Moves the buffer to the end of the memory, up to ALIGNMENT − 1 bytes before the page that faults.
- */
+/* Whether the next buffer ends at a page that faults, rather than starting at one. */
+static bool fence_is_at_end(void)
+{
+    static uint32_t random;
+    const char *fence = getenv("TEST_DRIVER_FENCE");
+    if (!fence || fence[0] < '0' || fence[0] > '9')
+        return environment_is("TEST_DRIVER_FENCE", "end");
+    if (random == 0)
+        random = (uint32_t)strtoul(fence, NULL, 10) * 2 + 1;
+    random = random * 1664525u + 1013904223u;
+    return random >> 31 != 0;
+}
+
+/* Buffers that end at a page that faults are moved to the end of the memory, up to ALIGNMENT − 1
+ * bytes before that page. */
 VkResult memory_bind(device *of, VkBuffer buffer, VkDeviceMemory memory, VkDeviceSize offset)
 {
     pthread_mutex_lock(&lock);
     region *own = region_of(memory);
     if (own) {
         const uint64_t size = buffers[slot_of(buffer)].size;
-        if (environment_is("TEST_DRIVER_FENCE", "end"))
+        if (fence_is_at_end())
             offset = (own->bytes - size) / ALIGNMENT * ALIGNMENT;
         own->begin = offset;
         own->end = offset + size;
