@@ -520,9 +520,3 @@ TESTS(grouped_matrices)
     tcase_add_loop_test(tests, matrix_products, 0,
                         (int)(sizeof matrix_cases / sizeof matrix_cases[0]));
 }
-
-TESTS(grouped_packed)
-{
-    tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
-    add_all(tests);
-}

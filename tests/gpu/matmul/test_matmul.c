@@ -390,12 +390,3 @@ TESTS(matmul_slow)
     tcase_add_test(tests, long_stretches);
     tcase_add_test(tests, float16_operands_are_widened);
 }
-
-TESTS(matmul_packed)
-{
-    tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
-    tcase_add_test(tests, all_kernels_with_an_epilogue);
-    tcase_add_loop_test(tests, mixed_dtypes, 0, 9);
-    tcase_add_test(tests, large_products_of_mixed_dtypes);
-    tcase_add_loop_test(tests, bf16_in_pairs_of_steps, 0, 2);
-}

@@ -484,12 +484,7 @@ TESTS(matmul_shapes)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     tcase_add_test(tests, sizes_of_zero);
-    tcase_add_test(tests, few_long_rows);
     tcase_add_test(tests, few_long_rows_on_gpus);
-    tcase_add_test(tests, short_k);
-    tcase_add_test(tests, bias_matrices);
-    tcase_add_test(tests, small_row_major_b);
-    tcase_add_test(tests, a_batch_of_small_matrices);
     tcase_add_test(tests, batches_of_every_rank);
     tcase_add_test(tests, seventy_thousand_matrices);
     tcase_add_test(tests, strides_of_many_mebibytes);
@@ -501,6 +496,11 @@ TESTS(matmul_shapes)
 TESTS(matmul_shapes_long)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
+    tcase_add_test(tests, few_long_rows);
+    tcase_add_test(tests, short_k);
+    tcase_add_test(tests, bias_matrices);
+    tcase_add_test(tests, small_row_major_b);
+    tcase_add_test(tests, a_batch_of_small_matrices);
     tcase_add_test(tests, weight_gradients);
     tcase_add_test(tests, few_elements_with_a_long_k);
     tcase_add_test(tests, one_long_row);

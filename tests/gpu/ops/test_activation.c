@@ -289,10 +289,3 @@ TESTS(activation)
     tcase_add_test(tests, multiplied);
     tcase_add_test(tests, refuses);
 }
-
-TESTS(activation_packed)
-{
-    tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
-    tcase_add_test(tests, float16_and_views);
-    tcase_add_test(tests, multiplied);
-}

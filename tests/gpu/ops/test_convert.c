@@ -193,17 +193,3 @@ TESTS(convert_by_device)
     tcase_add_checked_fixture(tests, gpu_setup_by_device, gpu_teardown);
     tcase_add_loop_test(tests, to_every_other_dtype, 0, 7);
 }
-
-TESTS(convert_packed)
-{
-    tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
-    tcase_add_loop_test(tests, to_every_other_dtype, 0, 7);
-    tcase_add_test(tests, fills);
-}
-
-TESTS(convert_as_gpu)
-{
-    tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);
-    tcase_add_test(tests, fills);
-    tcase_add_loop_test(tests, fills_large_matrices, 0, 4);
-}

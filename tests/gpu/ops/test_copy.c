@@ -620,12 +620,6 @@ TESTS(copy_by_device)
     tcase_add_test(tests, at_once_or_recorded);
 }
 
-TESTS(copy_packed)
-{
-    tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
-    add_all(tests);
-}
-
 TESTS(copy_staged)
 {
     tcase_add_checked_fixture(tests, gpu_setup_staged, gpu_teardown);
@@ -638,14 +632,6 @@ TESTS(copy_groups)
 {
     tcase_add_checked_fixture(tests, gpu_setup_not_shared, gpu_teardown);
     tcase_add_test(tests, groups_of_pairs_are_aligned);
-}
-
-TESTS(copy_as_gpu)
-{
-    tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);
-    add_all(tests);
-    tcase_add_test(tests, many_rows);
-    tcase_add_loop_test(tests, large_and_contiguous, 0, 4);
 }
 
 TESTS(copy_as_gpu_packed)

@@ -358,12 +358,6 @@ TESTS(cross_entropy)
     tcase_add_test(tests, no_rows_do_nothing);
 }
 
-TESTS(cross_entropy_as_gpu)
-{
-    tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);
-    tcase_add_test(tests, any_number_of_classes);
-}
-
 TESTS(cross_entropy_packed)
 {
     tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);

@@ -339,10 +339,3 @@ TESTS(elementwise)
     tcase_add_test(tests, large);
     tcase_add_test(tests, refuses);
 }
-
-TESTS(elementwise_packed)
-{
-    tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
-    tcase_add_loop_test(tests, random_views, 0, 2);
-    tcase_add_test(tests, in_place);
-}

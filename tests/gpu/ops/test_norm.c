@@ -1118,7 +1118,6 @@ TESTS(norm_slow)
 TESTS(norm_as_gpu)
 {
     tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);
-    tcase_add_test(tests, any_number_of_rows);
     tcase_add_test(tests, long_rows);
     tcase_add_test(tests, large_offsets);
 }

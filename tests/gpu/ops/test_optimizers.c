@@ -530,11 +530,3 @@ TESTS(optimizers)
     tcase_add_test(tests, sgd_errors);
     tcase_add_test(tests, adamw_errors);
 }
-
-TESTS(optimizers_packed)
-{
-    tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
-    tcase_add_loop_test(tests, sgd_matches_reference, 5, 8);
-    tcase_add_loop_test(tests, adamw_matches_reference, 1, 4);
-    tcase_add_test(tests, neighbours_are_untouched);
-}

@@ -697,13 +697,3 @@ TESTS(random_as_gpu)
     tcase_add_loop_test(tests, million_words_match_the_host, NORMAL, NORMAL + 1);
     tcase_add_loop_test(tests, extreme_words_match_the_host, NORMAL, NORMAL + 1);
 }
-
-TESTS(random_packed)
-{
-    tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);
-    tcase_add_test(tests, float16_is_rounded);
-    tcase_add_test(tests, uniform_stays_below_high);
-    tcase_add_test(tests, dropout_matches_the_host);
-    tcase_add_loop_test(tests, runs_of_any_start_and_length, 2, 4);
-    tcase_add_loop_test(tests, dropout_of_runs, 1, 3);
-}

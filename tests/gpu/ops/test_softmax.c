@@ -469,12 +469,6 @@ TESTS(softmax)
     tcase_add_test(tests, empty_tensors_do_nothing);
 }
 
-TESTS(softmax_as_gpu)
-{
-    tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);
-    tcase_add_test(tests, any_number_of_classes);
-}
-
 TESTS(softmax_packed)
 {
     tcase_add_checked_fixture(tests, gpu_setup_packed, gpu_teardown);

@@ -226,10 +226,16 @@ TESTS(topk)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     tcase_add_loop_test(tests, random_views, 0, 3);
-    tcase_add_loop_test(tests, shapes, 0, 9);
-    tcase_add_test(tests, several_dispatches);
+    tcase_add_loop_test(tests, shapes, 0, 8);
     tcase_add_test(tests, equal_elements);
     tcase_add_test(tests, refuses);
+}
+
+TESTS(topk_slow)
+{
+    tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
+    tcase_add_loop_test(tests, shapes, 8, 9);
+    tcase_add_test(tests, several_dispatches);
 }
 
 TESTS(topk_as_gpu)
