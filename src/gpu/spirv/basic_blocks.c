@@ -1,6 +1,8 @@
 /* Basic blocks, and the control flow between them after branches have been decided. */
 #include "gpu/spirv/basic_blocks.h"
 
+#include "base/error.h"
+
 bool tsr__spirv_has_result(uint32_t opcode)
 {
     switch (opcode) {
@@ -22,26 +24,37 @@ bool tsr__spirv_has_result(uint32_t opcode)
     return opcode < OP_LOOP_MERGE || opcode > OP_UNREACHABLE;
 }
 
-void tsr__spirv_read_blocks(tsr__specialization *s)
+static tsr_status no_terminator(const tsr__spirv_block *block)
 {
-    tsr__spirv_block *block = NULL;
+    return tsr__fail(TSR_ERR_INVALID, "the SPIR-V is damaged: block %u does not end in a branch",
+                     (unsigned)block->label);
+}
+
+tsr_status tsr__spirv_read_blocks(tsr__specialization *s)
+{
+    tsr__spirv_block *block = NULL; /* NULL between two blocks */
     for (size_t at = s->functions; at < s->module.count; at += tsr__spirv_length(&s->module, at)) {
         uint32_t opcode = tsr__spirv_opcode(&s->module, at);
+        if (block && (opcode == OP_LABEL || opcode == OP_FUNCTION_END))
+            return no_terminator(block);
         if (opcode == OP_LABEL) {
             block = &s->blocks[s->block_count++];
             *block = (tsr__spirv_block){.label = s->module.words[at + 1], .begin = at};
             s->ids[block->label].block = (uint32_t)s->block_count;
             s->ids[block->label].in_function = true;
+        } else if (!block) {
+            continue;
         } else if (opcode == OP_LOOP_MERGE || opcode == OP_SELECTION_MERGE) {
             block->merge = at;
         } else if (opcode >= OP_BRANCH && opcode <= OP_UNREACHABLE) {
             block->terminator = at;
             block->end = at + tsr__spirv_length(&s->module, at);
-        } else if (block && tsr__spirv_has_result(opcode) &&
-                   tsr__spirv_length(&s->module, at) > 2) {
+            block = NULL;
+        } else if (tsr__spirv_has_result(opcode) && tsr__spirv_length(&s->module, at) > 2) {
             s->ids[s->module.words[at + 2]].in_function = true;
         }
     }
+    return block ? no_terminator(block) : TSR_OK;
 }
 
 bool tsr__spirv_decided(const tsr__specialization *s, const tsr__spirv_block *block,

@@ -4,6 +4,7 @@
 #define TSR_GPU_SPIRV_BASIC_BLOCKS_H
 
 #include "gpu/spirv/reader.h"
+#include "tessera/base.h"
 
 typedef enum tsr__folded_type {
     TSR__SPIRV_OTHER,
@@ -49,8 +50,8 @@ typedef struct tsr__specialization {
  * instructions within functions. */
 bool tsr__spirv_has_result(uint32_t opcode);
 
-/* Finds the blocks of all functions. */
-void tsr__spirv_read_blocks(tsr__specialization *s);
+/* Finds the blocks of all functions. Fails if one of them has no terminator. */
+tsr_status tsr__spirv_read_blocks(tsr__specialization *s) TSR_NODISCARD;
 /* Marks the blocks that can be reached from the functions' entries, and the merge and continue
  * blocks of the constructs among them. */
 void tsr__spirv_find_kept(tsr__specialization *s);

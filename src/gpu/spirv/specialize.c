@@ -335,14 +335,14 @@ static void write_module(tsr__specialization *s)
     }
 }
 
-static void specialize(tsr__specialization *s)
+static tsr_status specialize(tsr__specialization *s)
 {
     size_t at = TSR__SPIRV_HEADER;
     for (; at < s->module.count && tsr__spirv_opcode(&s->module, at) != OP_FUNCTION;
          at += tsr__spirv_length(&s->module, at))
         read_global(s, at, tsr__spirv_length(&s->module, at));
     s->functions = at;
-    tsr__spirv_read_blocks(s);
+    TSR__TRY(tsr__spirv_read_blocks(s));
     fold_functions(s);
     mark_gone(s);
     if (misses_definition(s)) {
@@ -353,6 +353,7 @@ static void specialize(tsr__specialization *s)
         mark_gone(s);
     }
     write_module(s);
+    return TSR_OK;
 }
 
 tsr_status tsr__spirv_specialize(const uint32_t *words, size_t size_bytes, const uint32_t *spec,
@@ -373,8 +374,9 @@ tsr_status tsr__spirv_specialize(const uint32_t *words, size_t size_bytes, const
     /* no instruction's replacement is longer */
     s.out = tsr__calloc(count, sizeof *s.out);
     tsr_status status = s.ids && s.blocks && s.work && s.out ? TSR_OK : TSR_ERR_NO_MEMORY;
+    if (status == TSR_OK)
+        status = specialize(&s);
     if (status == TSR_OK) {
-        specialize(&s);
         *out = s.out;
         *out_size_bytes = s.out_words * sizeof *s.out;
     } else {

@@ -42,7 +42,9 @@ tsr_status tsr__spirv_keep_infinities(const tsr_device *device, const uint32_t *
  * the specialised modules.
  *
  * The module must be valid and use 32-bit specialization constants only, like the library's own
- * shaders. The caller frees *out with tsr__free. Errors: TSR_ERR_NO_MEMORY. */
+ * shaders. The caller frees *out with tsr__free. Errors: TSR_ERR_NO_MEMORY; TSR_ERR_INVALID if a
+ * block has no terminator, as in modules that glslang 11 and 12 make of constants such as `a && (b
+ * || c)` of specialization constants. */
 tsr_status tsr__spirv_specialize(const uint32_t *words, size_t size_bytes, const uint32_t *spec,
                                  int spec_count, uint32_t **out,
                                  size_t *out_size_bytes) TSR_NODISCARD;

@@ -246,6 +246,67 @@ START_TEST(attention_loads_16_aligned_bytes)
 }
 END_TEST
 
+/* A function of two blocks, of which each lacks its terminator in turn; then the module ends within
+ * the second one. */
+START_TEST(blocks_without_terminator)
+{
+    enum { WORDS = 23, FIRST = 17, SECOND = 21, NOP = 1 << 16 | OP_NOP };
+    static const uint32_t module[WORDS] = {
+        0x07230203,
+        0x10500,
+        0,
+        6,
+        0, /* the header */
+        2 << 16 | 19,
+        1,
+        3 << 16 | 33,
+        2,
+        1, /* types: void, and a function of it */
+        5 << 16 | OP_FUNCTION,
+        1,
+        3,
+        0,
+        2, /* the function */
+        2 << 16 | OP_LABEL,
+        4,
+        2 << 16 | OP_BRANCH,
+        5, /* the first block */
+        2 << 16 | OP_LABEL,
+        5,
+        1 << 16 | OP_RETURN, /* the second block */
+        1 << 16 | OP_FUNCTION_END,
+    };
+    static const struct {
+        size_t count, from, to; /* words `from` to `to` − 1 are replaced */
+        const char *error;
+    } cases[] = {
+        {WORDS, 0, 0, NULL},
+        {WORDS, FIRST, FIRST + 2, "the SPIR-V is damaged: block 4 does not end in a branch"},
+        {WORDS, SECOND, SECOND + 1, "the SPIR-V is damaged: block 5 does not end in a branch"},
+        {SECOND, 0, 0, "the SPIR-V is damaged: block 5 does not end in a branch"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        uint32_t words[WORDS], *out = NULL;
+        size_t bytes = 0;
+        memcpy(words, module, sizeof words);
+        for (size_t at = cases[i].from; at < cases[i].to; at++)
+            words[at] = NOP;
+        const tsr_status status =
+            tsr__spirv_specialize(words, 4 * cases[i].count, NULL, 0, &out, &bytes);
+        if (cases[i].error) {
+            ck_assert_int_eq(status, TSR_ERR_INVALID);
+            ck_assert_str_eq(tsr_last_error(), cases[i].error);
+            ck_assert_ptr_null(out);
+        } else {
+            ck_assert_ok(status);
+            ck_assert_uint_eq(bytes, sizeof module);
+            ck_assert_mem_eq(out, module, bytes);
+            tsr__free(out);
+        }
+    }
+}
+END_TEST
+
 START_TEST(out_of_memory)
 {
     const tsr__shader_binary *copy = &tsr__shader_binaries[TSR__SHADER_COPY];
@@ -271,5 +332,6 @@ TESTS(specialize)
     tcase_add_test(tests, quads_of_what_is_dead);
     tcase_add_test(tests, removes_what_is_dead);
     tcase_add_test(tests, attention_loads_16_aligned_bytes);
+    tcase_add_test(tests, blocks_without_terminator);
     tcase_add_test(tests, out_of_memory);
 }
