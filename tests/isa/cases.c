@@ -365,19 +365,46 @@ static void cache_steps(tsr_kv_cache *pages, const tsr_rope *angles)
                                                  tsr_attention_params(.causal = true)));
 }
 
-static void cache(void)
+static void cache_of(tsr_dtype dtype)
 {
     tsr_kv_cache *pages;
     tsr_rope *angles;
 
     ck_assert_ok(tsr_kv_cache_create(
         tsr_kv_cache_params(.stream = queue, .layers = 1, .kv_heads = 8, .head_dim = 128,
-                            .dtype = TSR_F16, .pages = 64, .sequences = 1),
+                            .dtype = dtype, .pages = 64, .sequences = 1),
         &pages));
     ck_assert_ok(tsr_rope_create(queue, tsr_rope_params(.rotary_dim = 128), &angles));
     cache_steps(pages, angles);
     tsr_rope_destroy(&angles);
     tsr_kv_cache_destroy(&pages);
+}
+
+static void cache(void)
+{
+    cache_of(TSR_F16);
+}
+
+static void cache_q8_0(void)
+{
+    cache_of(TSR_Q8_0);
+}
+
+static void cache_q4_0(void)
+{
+    cache_of(TSR_Q4_0);
+}
+
+/* Attention of many queries to keys and values in blocks, in f32 and by matrix units. */
+static void attention_q8_0(void)
+{
+    static const tsr_dtype queries[] = {TSR_F32, TSR_F16};
+    tsr_tensor *k = make(TSR_Q8_0, 1, 8, 512, 128, -1);
+
+    for (int i = 0; i < 2; i++)
+        ck_assert_ok(tsr_attention(queue, make(queries[i], 1, 32, 512, 128, -1), NULL,
+                                   make(queries[i], 1, 32, 512, 128, -1), k, k,
+                                   tsr_attention_params(.causal = true)));
 }
 
 static void rope(void)
@@ -833,6 +860,9 @@ static const struct {
     {"attention gradient of sinks", attention_gradient_sinks},
     {"kv cache", cache},
     {"rope", rope},
+    {"kv cache q8_0", cache_q8_0},
+    {"kv cache q4_0", cache_q4_0},
+    {"attention q8_0", attention_q8_0},
     {"delta rule, 1 token", delta_token},
     {"delta rule, 512 tokens", delta_chunks},
     {"delta rule, 512 tokens, 16-bit terms", delta_matrices},
