@@ -10,7 +10,7 @@ failures=0
 
 # trains GRID STRATEGY RANKS: a training with these options succeeds and writes its log.
 trains() {
-    timeout 120 "$digits" --ranks "$3" --grid "$1" --strategy "$2" --epochs 4 --log "$folder/$1.$2" >"$folder/out" 2>&1 || {
+    timeout 120 "$digits" --ranks "$3" --grid "$1" --strategy "$2" --epochs 2 --log "$folder/$1.$2" >"$folder/out" 2>&1 || {
         echo "grid $1, strategy $2:"
         cat "$folder/out"
         failures=$((failures + 1))
@@ -18,8 +18,7 @@ trains() {
 }
 
 trains 1x1 none 1
-for setting in "1x2 none 2" "2x1 none 2" "2x2 none 4" "1x4 none 4" "2x1 full 2" "2x1 layerwise 2" "2x1 hybrid 2" "2x1 weighted 2" \
-    "2x2 full 4"; do
+for setting in "1x2 none 2" "2x1 none 2" "2x1 full 2" "2x1 layerwise 2" "2x1 hybrid 2" "2x1 weighted 2" "2x2 full 4"; do
     # shellcheck disable=SC2086 # three words
     set -- $setting
     trains "$1" "$2" "$3"
