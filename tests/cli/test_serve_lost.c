@@ -266,15 +266,16 @@ START_TEST(the_first_rank_is_needed)
     int status = 0;
     char text[16384];
     server s = server_start("launch -n 3 --keep-going --no-prefix -- " TEST_TOOL " " SERVE
-                            "--draft " MODEL);
+                            "--draft " MODEL ":1");
     const pid_t victim = find_rank(&s, "RANK=2");
     const int client = server_ask(&s, "POST", "/v1/completions", "", STREAM_OF(120));
     server_await(&s, "generated_tokens_total", 20);
     ck_assert_int_eq(kill(victim, SIGKILL), 0);
     char *text_of_all = hear_text(client);
     server_await(&s, "ranks_lost_total", 1);
-    char *text_of_two = hear_text(server_ask(&s, "POST", "/v1/completions", "", STREAM_OF(120)));
-    ck_assert_str_eq(text_of_all, text_of_two);
+    char *text_of_two = hear_text(server_ask(&s, "POST", "/v1/completions", "", STREAM_OF(40)));
+    ck_assert_uint_gt(strlen(text_of_two), 0);
+    ck_assert_int_eq(strncmp(text_of_all, text_of_two, strlen(text_of_two)), 0);
     /* The two ranks count from 0, and their first steps have drafts, which are right. */
     ck_assert_double_gt(server_metric(&s, "draft_tokens_accepted_total"), 0);
     free(text_of_all);
