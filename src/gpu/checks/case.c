@@ -5,6 +5,12 @@
 
 #include "base/alloc.h"
 #include "base/float16.h"
+#include "gpu/device/coopmat.h"
+#include "quant/block_format.h"
+#include "tessera/quant.h"
+
+/* The most elements of a tensor in blocks. */
+enum { BLOCKS_MAX = 6400 };
 
 /* A case, and members that only this file needs. */
 typedef struct full_case {
@@ -108,6 +114,57 @@ tsr_status tsr__case_indices(tsr__case *c, int64_t count, const int32_t *indices
     for (int64_t i = 0; i < count; i++)
         c->value[c->count][i] = indices[i];
     return tsr__case_given(c, TSR_I32, 1, &count);
+}
+
+/* Makes blocks of a format to which the library cannot quantise: the elements are arbitrary bits,
+ * and the scales are small. */
+static void invent_blocks(const tsr_quant_format *format, uint8_t *blocks, uint64_t bytes)
+{
+    const uint16_t scale = tsr__f16_of_f32(format->block_count == 32 ? 0x1p-10F : 0x1p-15F);
+
+    for (uint64_t i = 0; i < bytes; i++)
+        blocks[i] = (uint8_t)(i * 37 + i / 64 + 11);
+    for (uint64_t i = 0; i < bytes; i += (uint64_t)format->block_bytes)
+        if (format->dtype == TSR_NVFP4)
+            for (int group = 0; group < 4; group++)
+                /* four scales, from 1/64 to 1/28 */
+                blocks[i + (uint64_t)group] = (uint8_t)(8 + 3 * group);
+        else
+            memcpy(blocks + i + tsr__quant_format_of(format->dtype)->factor_offset, &scale,
+                   sizeof scale);
+}
+
+tsr_status tsr__case_blocks(tsr__case *c, tsr_dtype format, int ndim, const int64_t *shape)
+{
+    uint8_t blocks[BLOCKS_MAX * 2];
+    float values[BLOCKS_MAX];
+    const int depth = (int)shape[ndim - 1];
+    int count = 1;
+    uint64_t bytes;
+
+    for (int i = 0; i < ndim; i++)
+        count *= (int)shape[i];
+    for (int i = 0; i < count; i++)
+        values[i] = (float)((i * 29 + i / depth) % 255 - 127) / 1024;
+    TSR__TRY(tsr_quant_bytes(format, count, &bytes));
+    if (tsr_quant_format_of(format)->quantizes)
+        TSR__TRY(tsr_quantize(format, values, count, blocks, bytes));
+    else
+        invent_blocks(tsr_quant_format_of(format), blocks, bytes);
+    TSR__TRY(tsr_dequantize(format, blocks, bytes, values, count));
+    for (int i = 0; i < count; i++)
+        c->value[c->count][i] = (double)values[i];
+    tsr_tensor *weights;
+    TSR__TRY(tsr_tensor_create(tsr_stream_device(c->stream), format, ndim, shape, &weights));
+    tsr__case_adopt(c, weights);
+    return tsr_tensor_upload(c->stream, weights, blocks, bytes);
+}
+
+tsr_status tsr__case_require_matrices(const tsr__case *c, tsr_dtype dtype)
+{
+    const tsr_device *device = tsr_stream_device(c->stream);
+    return !device->traits.not_a_chip && tsr__coopmat_used(device, dtype) ? TSR_OK
+                                                                          : TSR_ERR_UNSUPPORTED;
 }
 
 /* The largest error that a result may have, relative to the larger of 1 and the result's absolute

@@ -30,6 +30,12 @@ tsr_status tsr__case_output(tsr__case *c, tsr_dtype dtype, int ndim, const int64
 tsr_status tsr__case_given(tsr__case *c, tsr_dtype dtype, int ndim, const int64_t *shape);
 /* Adds an input of i32 with these elements. */
 tsr_status tsr__case_indices(tsr__case *c, int64_t count, const int32_t *indices);
+/* Adds an input in a block format, with at most 6400 elements of at most 1/8. The host's values are
+ * read back from the blocks, so that both sides use the same rounded values. */
+tsr_status tsr__case_blocks(tsr__case *c, tsr_dtype format, int ndim, const int64_t *shape);
+/* Fails if the device has no cooperative matrices for the dtype, because it would compute the case
+ * with another kernel. */
+tsr_status tsr__case_require_matrices(const tsr__case *c, tsr_dtype dtype);
 /* Adds a tensor that the caller has created. The case then owns it. */
 void tsr__case_adopt(tsr__case *c, tsr_tensor *tensor);
 

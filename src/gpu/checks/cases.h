@@ -28,14 +28,18 @@ tsr__case_fn tsr__case_entropy_shard_divided;
 /* random_cases.c */
 tsr__case_fn tsr__case_random, tsr__case_dropout;
 
-/* product_cases.c: attention, packing, and weights in blocks. For cases with weights in blocks,
- * `dtype` is either a block format (the other tensors are then f32) or a float dtype, that of the
- * other tensors (the weights are then q8_0). */
+/* attention_cases.c. For cases with keys and values in blocks, `dtype` is their format. */
 tsr__case_fn tsr__case_attention, tsr__case_attention_few, tsr__case_attention_lanes,
     tsr__case_attention_grad, tsr__case_attention_delta;
 tsr__case_fn tsr__case_attention_joined, tsr__case_attention_append;
 tsr__case_fn tsr__case_attention_coopmat, tsr__case_attention_coopmat_grad,
     tsr__case_attention_sinks;
+tsr__case_fn tsr__case_attention_blocks, tsr__case_attention_blocks_coopmat;
+tsr__case_fn tsr__case_kv_append_blocks, tsr__case_attention_append_blocks;
+
+/* product_cases.c: packing, and weights in blocks. For cases with weights in blocks, `dtype` is
+ * either a block format (the other tensors are then f32) or a float dtype, that of the other
+ * tensors (the weights are then q8_0). */
 tsr__case_fn tsr__case_quant_product, tsr__case_long_quant_product, tsr__case_int8_product,
     tsr__case_dequantize, tsr__case_pack, tsr__case_narrow_blocks;
 tsr__case_fn tsr__case_narrow_norm, tsr__case_narrow_gate;

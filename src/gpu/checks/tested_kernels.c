@@ -32,6 +32,9 @@ typedef struct shader_case {
     bool blocks; /* the case also tests each block format */
     /* returns whether the kernel can read a block format; NULL: it reads all */
     bool (*takes)(tsr_dtype format);
+    /* constant number `dtype_at` is the dtype of keys and values, and the case is for pipelines
+     * with a block format there */
+    bool cached;
     bool by_bytes; /* constant number `dtype_at` is the size of an element instead of the dtype */
     bool optional; /* some devices lack the kernel, or never choose it */
 } shader_case;
@@ -87,6 +90,10 @@ enum {
     CASE_WITH(SHADER, 0, RUN, .name = #RUN, .when = ATTENTION_KIND, .first = (FIRST),              \
               .last = (LAST), .only = (DTYPE), .optional = true)
 
+/* A kernel that reads or stores keys and values in blocks. */
+#define CACHED(SHADER, DTYPE_AT, RUN, ...)                                                         \
+    CASE_WITH(SHADER, DTYPE_AT, RUN, .name = #RUN, .cached = true, __VA_ARGS__)
+
 /* The cases, and which kernels they test. Kernels that are not listed are used without a test. */
 static const shader_case cases[] = {
     CASE(SOFTMAX, 2, softmax),
@@ -133,12 +140,15 @@ static const shader_case cases[] = {
     CASE(SGD, 2, sgd),
     CASE_WITH(CLIP_SCALE, 0, clip_scale, .only = TSR_F32),
     CASE(KV_APPEND, 1, kv_append),
+    CACHED(KV_APPEND, 1, kv_append_blocks, .optional = false),
     CASE(ROPE_APPEND, 2, rope_append),
     CASE_WITH(ROPE_APPEND, 2, rope_append_apart, .name = "rope_append_apart",
               .when = ROPE_APPEND_Q_DTYPE, .first = 1, .last = UINT32_MAX),
     CASE_WITH(ATTENTION, 4, attention, .when = ATTENTION_KIND),
     CASE_WITH(ATTENTION, 4, attention_grad, .name = "attention_grad", .when = ATTENTION_KIND,
               .first = TSR_ATTENTION_DQ, .last = TSR_ATTENTION_DELTA),
+    CACHED(ATTENTION, 5, attention_blocks, .when = ATTENTION_KIND),
+    CACHED(ATTENTION_COOPMAT, 15, attention_blocks_coopmat, .optional = true),
     BY_MATRICES(ATTENTION_COOPMAT, TSR_F16, attention_coopmat, TSR_ATTENTION_FORWARD,
                 TSR_ATTENTION_FORWARD),
     BY_MATRICES(ATTENTION_COOPMAT, TSR_F16, attention_coopmat_grad, TSR_ATTENTION_DQ,
@@ -157,6 +167,7 @@ static const shader_case cases[] = {
               .when = ATTENTION_JOIN, .first = 1, .last = 1, .optional = true),
     CASE_WITH(ATTENTION_FEW, 3, attention_append, .name = "attention_append", .when = ATTENTION_NEW,
               .first = 1, .last = UINT32_MAX, .optional = true),
+    CACHED(ATTENTION_FEW, 4, attention_append_blocks, .optional = true),
     CASE(ATTENTION_MERGE, 1, attention_few),
     CASE_WITH(MATMUL_QUANT, TSR_QUANT_SPECS + 3, quant_product, .blocks = true),
     CASE_WITH(MATMUL_BLOCKS, TSR_QUANT_SPECS + 3, long_quant_product, .blocks = true,
@@ -263,6 +274,8 @@ static tsr_dtype dtype_of(const shader_case *entry, const uint32_t *spec)
 
     if (entry->only)
         return entry->only;
+    if (entry->cached)
+        return tsr__dtype_is_cached_block((tsr_dtype)value) ? (tsr_dtype)value : (tsr_dtype)0;
     if (entry->by_bytes)
         return value == 2 ? TSR_F16 : TSR_F32;
     return value == TSR_F32 || value == TSR_F16 || value == TSR_BF16 ? (tsr_dtype)value
@@ -339,10 +352,12 @@ static tsr_status admit(tsr_device *device, int shader, const uint32_t *spec, in
 
 static void add_tests(tsr__kernel_tests *list, const shader_case *entry)
 {
-    static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16};
+    static const tsr_dtype dtypes[] = {TSR_F32, TSR_F16, TSR_BF16}, cached[] = {TSR_Q8_0, TSR_Q4_0};
     const tsr_quant_format *format;
 
-    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
+    for (size_t d = 0; d < sizeof cached / sizeof *cached && entry->cached; d++)
+        tsr__kernel_tests_add(list, name_of(entry), cached[d], check_shader);
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes && !entry->cached; d++)
         if (!entry->only || entry->only == dtypes[d])
             tsr__kernel_tests_add(list, name_of(entry), dtypes[d], check_shader);
     for (int i = 0; entry->blocks && (format = tsr_quant_format_at(i)) != NULL; i++)
@@ -358,6 +373,7 @@ bool tsr__check_at(int i, tsr__check *out)
                         .run = cases[i].run,
                         .only = cases[i].only,
                         .blocks = cases[i].blocks,
+                        .cached = cases[i].cached,
                         .optional = cases[i].optional};
     return true;
 }

@@ -11,6 +11,7 @@ typedef struct tsr__check {
     tsr__case_fn *run;
     tsr_dtype only; /* the kernel's dtype if it has only one; 0: it has several */
     bool blocks;    /* the case tests block formats, and float dtypes too if `only` is 0 */
+    bool cached;    /* the case tests the block formats of keys and values only */
     bool optional;  /* some devices lack the kernel, or never choose it */
 } tsr__check;
 

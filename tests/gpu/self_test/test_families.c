@@ -34,6 +34,10 @@ static bool is_repeated(int number, const tsr__check *check)
 
 static void run_dtypes(const tsr__check *check)
 {
+    if (check->cached) {
+        run(check, TSR_Q8_0);
+        return;
+    }
     if (check->blocks) {
         run(check, TSR_Q8_0);
         run(check, check->run == tsr__case_dequantize ? TSR_Q6_K : TSR_Q4_K);

@@ -329,6 +329,7 @@ static const struct broken_kernel {
     {TSR__SHADER_SGD, "sgd", false},
     {TSR__SHADER_CLIP_SCALE, "clip_scale", false},
     {TSR__SHADER_KV_APPEND, "kv_append", true},
+    {TSR__SHADER_KV_APPEND, "kv_append_blocks", true},
     {TSR__SHADER_DEQUANTIZE, "dequantize", true},
     {TSR__SHADER_PACK, "pack", true},
     {TSR__SHADER_UNPACK, "unpack", true},
@@ -368,7 +369,9 @@ START_TEST(a_broken_kernel_is_found)
 {
     const struct broken_kernel *kernel = &kernels[_i];
     /* f32 is not narrowed */
-    const tsr_dtype dtype = kernel->shader == TSR__SHADER_MATMUL_NARROW_BLOCKS ? TSR_F16 : TSR_F32;
+    const tsr_dtype dtype = kernel->shader == TSR__SHADER_MATMUL_NARROW_BLOCKS ? TSR_F16
+                            : strcmp(kernel->name, "kv_append_blocks") == 0    ? TSR_Q8_0
+                                                                               : TSR_F32;
     open_as_gpu(NULL);
     if (strstr(kernel->name, "_divided") && !divides_rows()) {
         gpu_teardown();
