@@ -633,8 +633,8 @@ static const joint joints[] = {
     {{.rotary_dim = 24}, 12, 3, 24, TSR_F16, TSR_BF16, 40, {126, 0, 130}, {4, 3, 0}, 1, false, 0},
     {{0}, 2, 2, 8, TSR_BF16, TSR_F32, 0, {5, 12, 20}, {1, 2, 2}, 1, false, 0},
     /* blocks, of which each workgroup packs those of the new keys and values that it needs */
-    {{0}, 8, 2, 32, TSR_F32, TSR_Q8_0, 0, {37, 16, 0}, {1, 1, 1}, 1, false, 0},
     {{0}, 4, 2, 32, TSR_F32, TSR_Q4_0, 40, {299, 128, 127}, {2, 1, 2}, 1, false, 0},
+    {{.rotary_dim = 32}, 2, 1, 32, TSR_F16, TSR_Q8_0, 0, {130, 0, 5}, {2, 1, 2}, 1, false, 0.01},
     /* only a part of a row is rotated, which takes a command for queries and keys, one for the
      * cache, and one for attention */
     {{.rotary_dim = 8}, 4, 2, 16, TSR_F32, TSR_F32, 0, {5, 6, 7}, {1, 1, 1}, 3, false, 0},
