@@ -132,14 +132,16 @@ static void specialize(const tsr__attention_pass *p, const config *f, tsr__dispa
     memcpy(dispatch->spec, spec, sizeof spec);
 }
 
-/* True if all operands have the dtype of q. The kernel can also read keys and values in blocks (its
- * constant CACHED), but no device has been tested with that; attention.comp computes these calls.
- */
+/* True if the kernel can compute with operands of these dtypes: all are those of q, except that
+ * keys and values of the forward pass may be in one block format. */
 static bool dtypes_suit(const tsr__attention_pass *p)
 {
     const tsr__attention *c = p->call;
-    const tsr_dtype dtype = c->q->layout.dtype;
-    const tsr_tensor *operands[] = {c->k, c->v, c->dy, p->out, p->also};
+    const tsr_dtype dtype = c->q->layout.dtype, cached = c->k->layout.dtype;
+    const tsr_tensor *operands[] = {c->dy, p->out, p->also};
+    if (c->v->layout.dtype != cached || (cached != dtype && !(p->kind == TSR_ATTENTION_FORWARD &&
+                                                              tsr__dtype_is_cached_block(cached))))
+        return false;
     for (size_t i = 0; i < sizeof operands / sizeof *operands; i++)
         if (operands[i] && operands[i]->layout.dtype != dtype)
             return false;
