@@ -105,8 +105,6 @@ static void check(tsr_dtype dtype, int prompt)
     static float usual[CONTEXT][VOCABULARY], got[CONTEXT][VOCABULARY];
     static tsr__profile profile;
     int32_t usual_ids[TOKENS], ids[TOKENS];
-    if (gpu_is_swiftshader())
-        SKIP_UNLESS_HUGE("long compilations on SwiftShader");
     const tsr__device_class device_class = gpu->traits.device_class;
     generate(dtype, prompt, usual, usual_ids, NULL);
     gpu->host_copies = false;
@@ -256,8 +254,6 @@ START_TEST(training_steps_have_few_commands)
     static tsr__profile profile;
     double usual[STEPS], losses[STEPS];
     uint64_t commands = 0;
-    if (gpu_is_swiftshader())
-        SKIP_UNLESS_HUGE("long compilations on SwiftShader");
     train(STEPS, usual, &profile);
     gpu->host_copies = false;
     tsr__device_treat_as(gpu, TSR__CLASS_GPU);
