@@ -1959,6 +1959,8 @@ typedef struct tsr_generator_params {
 TSR_API tsr_status tsr_generator_create(const tsr_generator_params *params,
                                                       tsr_generator **out);
 TSR_API void tsr_generator_destroy(tsr_generator **generator);
+typedef void (*tsr_logits_process_fn)(void *user, int sequence, int64_t count,
+                                      const int32_t *tokens, float *logits);
 typedef struct tsr_sequence_params {
     size_t struct_size;
     const int32_t *prompt;
@@ -1976,6 +1978,8 @@ typedef struct tsr_sequence_params {
     int top_log_probabilities;
     const tsr_grammar_state *grammar;
     struct tsr_lora *lora;
+    tsr_logits_process_fn process;
+    void *process_user;
 } tsr_sequence_params;
 TSR_API tsr_status tsr_generator_add(tsr_generator *generator,
                                                    const tsr_sequence_params *params, int *out);
