@@ -1,6 +1,6 @@
 #!/bin/sh
 # gpt.sh GPT TESSERA DATA: gpt has the losses, gradient norms and loads of experts that PyTorch recorded in 64 bits, on grids of two ranks.
-# What it saves is a model. Wrong options and files are named. DATA has the recorded runs.
+# It also trains a new model of given sizes. What it saves is a model. Wrong options and files are named. DATA has the recorded runs.
 set -u
 gpt=$1
 tessera=$2
@@ -59,6 +59,8 @@ refuses 1 "config is no recorded run" --config "$folder/config"
 refuses 1 "has 200 steps, not 201" --config "$data/llama_trajectory.json" --offsets "$data/llama_trajectory.json" --steps 201
 
 run gpt2 gpt2_init.safetensors.index.json 2 --context-parallel 2 --context-rates 3,1 --batch 6 --accumulate 2 --recompute
+"$gpt" --layers 1 --width 32 --heads 2 --block 16 --batch 2 --steps 1 --experts 8 --experts-used 2 >"$folder/out" 2>&1 ||
+    { cat "$folder/out" && exit 1; }
 mkdir "$folder/model"
 run moe_aux moe_init.safetensors 2 --grid 2x1 --strategy full --experts-over data --save "$folder/model/model.safetensors"
 "$tessera" info "$folder/model" | grep -q qwen3_moe || { echo "the saved model cannot be read" && exit 1; }

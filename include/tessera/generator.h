@@ -229,7 +229,8 @@ typedef struct tsr_sequence_params {
     bool log_probabilities;
     int top_log_probabilities;
     /* What the generated text must be, and how far it has been read: copied. Tokens that the
-     * grammar does not allow get the logit −inf before anything else is applied. Where the text may
+     * grammar does not allow get the logit −inf after `process`, and before anything else is
+     * applied. Where the text may
      * end, the tokens that end the sequence are allowed, and those of tsr_tokenizer_is_end end it
      * in any case. Where nothing more is possible, it ends with TSR_FINISH_GRAMMAR. The host
      * chooses the tokens of a step in which a sequence has a grammar, from all logits. The grammar
@@ -243,11 +244,13 @@ typedef struct tsr_sequence_params {
     struct tsr_lora *lora;
     /* A logits processor: called with process_user before each choice, in tsr_generator_step, on
      * the rank that chooses tokens (rank 0 of the last stage), and before the grammar and the
-     * sampling params are applied. A token with the logit −inf is not chosen; a step fails with
-     * TSR_ERR_INVALID if no other is left, or if there is a NaN. It must not call functions of the
-     * generator. log_probability is that of the model's logits. The host chooses the tokens of a
-     * step in which a sequence has a function, from all logits. All ranks must give one, or none.
-     */
+     * sampling params are applied. A token with the logit −inf is not chosen. If no other is left,
+     * a sequence with a grammar ends with TSR_FINISH_STUCK; without one, the step fails with
+     * TSR_ERR_INVALID, as it does for NaN and +inf. It must not call functions of the generator,
+     * and is called again for a position whose choice an interrupt has taken back. process_user
+     * must last as long as the sequence. log_probability is that of the model's logits. The host
+     * chooses the tokens of a step in which a sequence has a function, from all logits. All ranks
+     * must give one, or none. */
     tsr_logits_process_fn process;
     void *process_user;
 } tsr_sequence_params;
@@ -318,9 +321,9 @@ typedef struct tsr_generated {
  *
  * Errors: TSR_ERR_DEVICE_MEMORY if the cache has too few free pages (removing a sequence helps;
  * does not happen with `piece`),
- * TSR_ERR_INVALID for logits that are NaN, and on all ranks before anything is computed if the
- * ranks have given different params, prompts or sampling params; those of tsr_layer_forward. After
- * an error of a pass, remove all sequences. */
+ * TSR_ERR_INVALID for logits that are NaN or, with `process`, +inf or all −inf, and on all ranks
+ * before anything is computed if the ranks have given different params, prompts or sampling params;
+ * those of tsr_layer_forward. After an error of a pass, remove all sequences. */
 TSR_API TSR_NODISCARD tsr_status tsr_generator_step(tsr_generator *generator, int *count);
 /* Returns token `index` of the last step that succeeded, or NULL if there is none. It is valid
  * until the next step. */

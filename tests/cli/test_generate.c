@@ -203,7 +203,8 @@ START_TEST(speeds_and_ends_are_told)
 }
 END_TEST
 
-/* Standard input without its last line break is the prompt, also for two ranks. */
+/* Standard input without its last line break is the prompt, also for two ranks if there can be two.
+ */
 START_TEST(standard_input_is_a_prompt)
 {
     static const char text[] = "Once upon\na time\n";

@@ -270,10 +270,10 @@ START_TEST(a_rank_is_lost_in_a_round)
         for (int victim = 0; victim < 4; victim++) {
             const uint32_t round = (uint32_t)(victim + operation) % 6;
             /* With aaba, ranks 0 and 1 are a subtree on one host; ranks 2 and 3 share no memory. */
-            loss plan = {.hosts = (operation + victim) % 2 ? "aabb" : "aaba",
+            loss plan = {.hosts = (operation + victim / 2) % 2 ? "aabb" : "aaba",
                          .operation = operation,
                          .victim = victim,
-                         .count = victim / 2 ? 100 : 20000,
+                         .count = (operation / 2 + victim) % 2 ? 100 : 20000,
                          .round = round};
             ranks_start(
                 &(ranks_job){.size = 4, .hosts = plan.hosts, .run = until_lost, .user = &plan});

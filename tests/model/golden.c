@@ -615,7 +615,7 @@ CASE(golden_whole_experts, "golden: folders and GGUF files of families, with who
         .struct_size = sizeof weighted, .kind = TSR_PARTITION_WEIGHTED, .rates = rates};
     for (int i = 0; i < FAMILIES && ranks > 1; i++)
         if (has_experts(&families[i]) &&
-            strstr("gptoss glm4moe qwen3moe gemma4moe", families[i].name))
+            strstr("gptoss glm4moe qwen2moe qwen3moe gemma4moe deepseek2", families[i].name))
             check_family(
                 &families[i], FOLDER | GGUF,
                 &(manner){.model = *tsr_model_params(.group = group, .partition = &weighted,

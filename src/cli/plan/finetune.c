@@ -169,8 +169,9 @@ static double tokens_of(const work *w, const grid *g)
     return rows_of(w, g) * (double)((w->context + w->context_ranks - 1) / w->context_ranks);
 }
 
-/* Returns the bytes of keys and values that a context rank has of whole rows: those of two groups
- * of heads, as they come and in the order of the rows, and their gradients. */
+/* Estimates the bytes of keys and values that a context rank has of whole rows: those of two groups
+ * of heads, as they come and in the order of the rows, and their gradients. Where heads are divided
+ * unevenly, or rows are short, there is one group. */
 static double gathered_keys(const plan *s, const grid *g, const tsr_model_rank_plan *p)
 {
     const work *w = &s->work;
@@ -178,7 +179,7 @@ static double gathered_keys(const plan *s, const grid *g, const tsr_model_rank_p
     const double heads = (double)p->kv_heads, groups = fmin(fmax(heads, 1), KV_GROUPS);
     if (w->context_ranks == 1)
         return 0;
-    return 2 * 2 * 2 * sizeof(float) * rows_of(w, g) * (double)w->context * heads *
+    return fmin(2, groups) * 2 * 2 * sizeof(float) * rows_of(w, g) * (double)w->context * heads *
            (double)(l->head_dim + l->value_dim) / groups;
 }
 

@@ -36,7 +36,7 @@ typedef struct plan_options {
     const char *hosts, *links, *rank_rates; /* of clusters: files */
     const char *goal;          /* of clusters: generation, prompt or training; or finetune */
     int64_t batch, accumulate; /* of clusters, for training, and of finetune */
-    int64_t context_ranks;     /* of clusters, for training */
+    int64_t context_ranks;     /* of clusters, for training; inference; finetune */
     int64_t lora_rank;         /* this and the next three: of finetune */
     unsigned targets;
     bool trains_all, shares_weights;

@@ -133,14 +133,15 @@ static void specialize(const tsr__attention_pass *p, const config *f, tsr__dispa
 }
 
 /* True if the kernel can compute with operands of these dtypes: all are those of q, except that
- * keys and values of the forward pass may be in one block format. */
+ * keys and values of the forward pass may be in one block format if q is f16. */
 static bool dtypes_suit(const tsr__attention_pass *p)
 {
     const tsr__attention *c = p->call;
     const tsr_dtype dtype = c->q->layout.dtype, cached = c->k->layout.dtype;
     const tsr_tensor *operands[] = {c->dy, p->out, p->also};
-    if (c->v->layout.dtype != cached || (cached != dtype && !(p->kind == TSR_ATTENTION_FORWARD &&
-                                                              tsr__dtype_is_cached_block(cached))))
+    const bool from_blocks =
+        p->kind == TSR_ATTENTION_FORWARD && dtype == TSR_F16 && tsr__dtype_is_cached_block(cached);
+    if (c->v->layout.dtype != cached || (cached != dtype && !from_blocks))
         return false;
     for (size_t i = 0; i < sizeof operands / sizeof *operands; i++)
         if (operands[i] && operands[i]->layout.dtype != dtype)

@@ -145,7 +145,7 @@ tsr_status tsr__case_blocks(tsr__case *c, tsr_dtype format, int ndim, const int6
     for (int i = 0; i < ndim; i++)
         count *= (int)shape[i];
     for (int i = 0; i < count; i++)
-        values[i] = (float)((i * 29 + i / depth) % 255 - 127) / 1024;
+        values[i] = (float)((i * 29 + i / depth + c->count * 71) % 255 - 127) / 1024;
     TSR__TRY(tsr_quant_bytes(format, count, &bytes));
     if (tsr_quant_format_of(format)->quantizes)
         TSR__TRY(tsr_quantize(format, values, count, blocks, bytes));

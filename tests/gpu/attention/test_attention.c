@@ -1130,7 +1130,7 @@ TESTS(attention_parameters_staged)
 TESTS(attention_slow)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
-    tcase_add_loop_test(tests, agrees_with_doubles, 0, 1);
+    tcase_add_loop_test(tests, agrees_with_doubles, 0, 2);
     tcase_add_loop_test(tests, agrees_with_doubles_for_head_sizes, 0, 1);
     tcase_add_loop_test(tests, agrees_with_doubles_for_head_sizes, 4, 5);
     tcase_add_loop_test(tests, agrees_with_doubles_in_several_blocks, 0, 1);
@@ -1140,7 +1140,7 @@ TESTS(attention_slow)
     tcase_add_loop_test(tests, agrees_with_doubles_for_few_queries, 0, 1);
     tcase_add_loop_test(tests, takes_little_memory, 0, 2);
     tcase_add_loop_test(tests, reads_pages, 0, 1);
-    tcase_add_loop_test(tests, gathers_pages, 0, 2);
+    tcase_add_loop_test(tests, gathers_pages, 0, 4);
     tcase_add_loop_test(tests, survives_failures, 0, 4);
 }
 

@@ -87,7 +87,7 @@ void memory_free(device *of, VkDeviceMemory memory, const VkAllocationCallbacks 
 /* Remember the size of a buffer, and forget it. memory_bind needs it. */
 void memory_buffer_made(VkBuffer buffer, VkDeviceSize size);
 void memory_buffer_destroyed(VkBuffer buffer);
-/* Binds a buffer to its memory. With TEST_DRIVER_FENCE=end, own memory takes it at its end. */
+/* Binds a buffer to its memory. TEST_DRIVER_FENCE says at which end of own memory. */
 VkResult memory_bind(device *of, VkBuffer buffer, VkDeviceMemory memory, VkDeviceSize offset);
 /* Opens the ranges that a label declares (src/gpu/stream/label.c), until memory_close. A command
  * without a label may access nothing. */

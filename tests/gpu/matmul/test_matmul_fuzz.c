@@ -1,5 +1,5 @@
 /* tsr_matmul on 80 random problems, with random shapes, views, dtypes and epilogues and sometimes
- * a kernel that the library would not choose. TESSERA_TEST_PROBLEMS=240 gives ten times as many. */
+ * a kernel that the library would not choose. TESSERA_TEST_PROBLEMS=120 gives ten times as many. */
 #include <stdio.h>
 
 #include "gpu/matmul/matmul_case.h"
