@@ -122,7 +122,8 @@ static void nap(int64_t us)
     nanosleep(&(struct timespec){.tv_nsec = (long)us * 1000}, NULL);
 }
 
-/* A process that saves in an endless loop is killed at random moments. */
+/* A process that saves in an endless loop is killed at random moments; later ones if none has had
+ * the time to save. */
 START_TEST(killed_at_random_moments)
 {
     uint64_t state = (uint64_t)getpid();
@@ -137,7 +138,7 @@ START_TEST(killed_at_random_moments)
                 if (save_version(version) != TSR_OK)
                     _exit(EXIT_FAILURE);
         }
-        nap(random_between(&state, 0, 20000));
+        nap(random_between(&state, 0, changed > 0 ? 20000 : 20000 << round / 10));
         kill(child, SIGKILL);
         int status;
         ck_assert_int_eq(waitpid(child, &status, 0), child);

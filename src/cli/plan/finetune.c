@@ -166,7 +166,8 @@ static int copies_of(const work *w, const grid *g)
  * equally. */
 static double tokens_of(const work *w, const grid *g)
 {
-    return rows_of(w, g) * (double)((w->context + w->context_ranks - 1) / w->context_ranks);
+    const int64_t own = (w->context + w->context_ranks - 1) / w->context_ranks;
+    return rows_of(w, g) * (double)own;
 }
 
 /* Estimates the bytes of keys and values that a context rank has of whole rows: those of two groups
