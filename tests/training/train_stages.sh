@@ -24,7 +24,7 @@ train() {
     ranks=$1
     shift
     start "$ranks" --data "$text" --layers 3 --heads 2 --width 32 --context 16 --batch 8 --accumulate 2 --decay 11 --warmup 1 --evaluate-every 6 \
-        --evaluate-rows 40 "$@"
+        --evaluate-rows 8 "$@"
 }
 # same LOG FROM: the losses from step FROM on, and the evaluations, are those of one process.
 same() {
