@@ -60,8 +60,8 @@ resume ab --data-parallel 2 --batch 1 && fail "a batch was accepted that does no
 grep -q 'a micro-batch of 1 row has fewer than the 2 data-parallel ranks' "$folder/out" || fail "it does not say that the batch does not divide"
 # An elastic job: its ranks know the options together, and a process that joins reads them from the part of its host.
 resume aa --elastic --steps 12 --log "$folder/elastic.log" && fail "two ranks went on without the parts of the other host"
-HOSTS=ab FOLDER=$folder timeout 240 "$tessera" launch -n 2 --respawn 1 -- sh "$folder/rank" "$tessera" train --resume model --checkpoint other --parts --elastic --fsdp \
-    --steps 400 --timeout 20 --log "$folder/elastic.log" >"$folder/out" 2>&1 &
+HOSTS=ab FOLDER=$folder timeout 400 "$tessera" launch -n 2 --respawn 1 -- sh "$folder/rank" "$tessera" train --resume model --checkpoint other --parts --elastic --fsdp \
+    --steps 200 --timeout 20 --log "$folder/elastic.log" >"$folder/out" 2>&1 &
 job=$!
 for _ in $(seq 1200); do
     grep -q '"step": 8,' "$folder/elastic.log" 2>/dev/null && break

@@ -662,6 +662,7 @@ TESTS(self_test)
 
 TESTS(self_test_slow)
 {
+    tcase_set_timeout(tests, 800); /* with an empty cache, all kernels are compiled */
     tcase_add_checked_fixture(tests, make_folder, remove_folder);
     tcase_add_test(tests, all_kernels_are_right);
     tcase_add_test(tests, operations_with_another_kernel_use_it);
