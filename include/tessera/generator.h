@@ -144,8 +144,8 @@ typedef struct tsr_generator_params {
      * Steps wait as if this were TSR_GENERATOR_WAITS with several ranks or stages, with
      * log_probabilities, biases, presence_penalty, frequency_penalty, a grammar or a function that
      * changes logits, for positions whose logits the caller gets, for more than 8 sequences, and if
-     * the kernel choose has failed its self-test
-     * (`tessera devices` shows it, and a warning is logged). */
+     * the kernel choose has failed its self-test (`tessera devices` shows it, and a warning is
+     * logged). */
     int ahead;
     /* Schedules prompts and the cache's pages, as servers need it. A step then computes at most
      * this many tokens of prompts, so that a long prompt delays the tokens of other sequences by
@@ -230,11 +230,11 @@ typedef struct tsr_sequence_params {
     int top_log_probabilities;
     /* What the generated text must be, and how far it has been read: copied. Tokens that the
      * grammar does not allow get the logit −inf after `process`, and before anything else is
-     * applied. Where the text may
-     * end, the tokens that end the sequence are allowed, and those of tsr_tokenizer_is_end end it
-     * in any case. Where nothing more is possible, it ends with TSR_FINISH_GRAMMAR. The host
-     * chooses the tokens of a step in which a sequence has a grammar, from all logits. The grammar
-     * must outlive the sequence; steps use it in the calling thread. NULL: any text. */
+     * applied. Where the text may end, the tokens that end the sequence are allowed, and those of
+     * tsr_tokenizer_is_end end it in any case. Where nothing more is possible, it ends with
+     * TSR_FINISH_GRAMMAR. The host chooses the tokens of a step in which a sequence has a grammar,
+     * from all logits. The grammar must outlive the sequence; steps use it in the calling thread.
+     * NULL: any text. */
     const tsr_grammar_state *grammar;
     /* The sequence's only adapter (lora.h), enabled or not. It is attached to the model's stack,
      * and must not be trainable or sharded, have an adapter of the head, change, or be destroyed,
@@ -287,8 +287,8 @@ typedef enum tsr_finish {
     TSR_FINISH_CONTEXT = 3,    /* the context is full */
     TSR_FINISH_INTERRUPT = 4,  /* tsr_generator_interrupt was called; there is no token */
     TSR_FINISH_GRAMMAR = 5,    /* the text is complete by its grammar, and nothing can follow */
-    /* No token can continue the text by its grammar, or finding those that can takes too long.
-     * There is no token. */
+    /* No token can continue the text by its grammar, or `process` has forbidden those that can, or
+     * finding them takes too long. There is no token. */
     TSR_FINISH_STUCK = 6
 } tsr_finish;
 

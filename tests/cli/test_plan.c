@@ -287,6 +287,8 @@ static const struct {
                                        "FILE\n"},
     {"plan " STORIES " --ranks 3 --context-parallel 2",
      "tessera: plan: --context-parallel 2 does not divide 3 ranks\n"},
+    {"plan " STORIES " --ranks 3 --context-parallel 2 --goal finetune",
+     "tessera: plan: --context-parallel 2 does not divide 3 ranks\n"},
     {"plan " STORIES " --ranks 4 --context-parallel 2 --stages 2",
      "tessera: plan: --context-parallel 2 cannot go with 2 stages\n"},
     {"plan " STORIES " --rates 1,2 --context-parallel 2",

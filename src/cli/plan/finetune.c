@@ -16,7 +16,7 @@
 #define TRAINED_BYTES 16
 #define LOGIT_BYTES (1 << 27) /* of the logits that exist at once, at most */
 #define LOGIT_TOKENS 64       /* the fewest tokens whose logits exist at once */
-#define KV_GROUPS 8           /* at most: of heads whose keys context ranks gather at once */
+#define KV_GROUPS 8           /* of heads whose keys context ranks gather one after the other */
 
 /* The work of a step. */
 typedef struct work {
@@ -355,9 +355,9 @@ static int compute(plan *s, const plan_options *o)
 {
     const int contexts = s->work.context_ranks, ranks = s->given.count / contexts;
     const int64_t rows = s->work.batch / s->work.accumulate;
-    if (s->given.count % contexts != 0)
-        return cli_usage_error("plan: --context-parallel %d does not divide %d rank%s", contexts,
-                               s->given.count, CLI_PLURAL(s->given.count));
+    const int code = plan_check_contexts(&s->given, contexts);
+    if (code != CLI_DONE)
+        return code;
     s->grids = cli_alloc((size_t)ranks * (size_t)ranks + 1, sizeof *s->grids);
     for (int stages = 1; stages <= ranks && stages <= s->config->layers; stages++)
         for (int data = 1; data <= ranks / stages && data <= rows; data++) {

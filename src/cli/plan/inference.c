@@ -119,12 +119,10 @@ static int read_contexts(const plan_options *o, result *r)
     if (r->stages > 1)
         return cli_usage_error("plan: --context-parallel %d cannot go with %d stages", r->contexts,
                                r->stages);
-    if (r->given.count % r->contexts != 0)
-        return cli_usage_error("plan: --context-parallel %d does not divide %d rank%s", r->contexts,
-                               r->given.count, CLI_PLURAL(r->given.count));
-    if (r->given.rates)
+    const int code = plan_check_contexts(&r->given, r->contexts);
+    if (code == CLI_DONE && r->given.rates)
         return cli_usage_error("plan: --rates cannot go with --context-parallel");
-    return CLI_DONE;
+    return code;
 }
 
 /* Returns the least memory of the ranks that divide sequences with each of `each` ranks; 0: one of

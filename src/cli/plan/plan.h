@@ -88,5 +88,7 @@ typedef struct plan_ranks {
  * error. */
 int plan_ranks_read(const plan_options *options, plan_ranks *out);
 void plan_ranks_free(plan_ranks *ranks);
+/* Checks that groups of `contexts` ranks can divide sequences. */
+int plan_check_contexts(const plan_ranks *ranks, int contexts);
 
 #endif

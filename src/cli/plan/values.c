@@ -133,6 +133,14 @@ int plan_ranks_read(const plan_options *o, plan_ranks *out)
     return code;
 }
 
+int plan_check_contexts(const plan_ranks *ranks, int contexts)
+{
+    return ranks->count % contexts == 0
+               ? CLI_DONE
+               : cli_usage_error("plan: --context-parallel %d does not divide %d rank%s", contexts,
+                                 ranks->count, CLI_PLURAL(ranks->count));
+}
+
 void plan_ranks_free(plan_ranks *ranks)
 {
     free(ranks->rates);

@@ -81,15 +81,21 @@ static tsr_status add_inputs(tsr__case *c, tsr_dtype dtype, int keys, int querie
     return tsr__case_input(c, dtype, TSR__SHAPE_4(1, 1, keys, WIDTH));
 }
 
+/* Adds the result of attention with the inputs, whose heads are `width` wide, and computes it. */
+static tsr_status attend_inputs(tsr__case *c, tsr_dtype dtype, int width, int keys, int queries)
+{
+    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_4(1, HEADS, queries, width)));
+    for (int r = 0; r < HEADS * queries; r++)
+        (void)attend(c->value[0] + (size_t)r * (size_t)width, c->value[1], c->value[2], width,
+                     seen_by(r, keys, queries), c->value[3] + (size_t)r * (size_t)width);
+    return tsr_attention(c->stream, c->tensor[3], NULL, c->tensor[0], c->tensor[1], c->tensor[2],
+                         tsr_attention_params(.causal = true));
+}
+
 static tsr_status attention(tsr__case *c, tsr_dtype dtype, int keys, int queries)
 {
     TSR__TRY(add_inputs(c, dtype, keys, queries));
-    TSR__TRY(tsr__case_output(c, dtype, TSR__SHAPE_4(1, HEADS, queries, WIDTH)));
-    for (int r = 0; r < HEADS * queries; r++)
-        (void)attend(c->value[0] + (size_t)r * WIDTH, c->value[1], c->value[2], WIDTH,
-                     seen_by(r, keys, queries), c->value[3] + (size_t)r * WIDTH);
-    return tsr_attention(c->stream, c->tensor[3], NULL, c->tensor[0], c->tensor[1], c->tensor[2],
-                         tsr_attention_params(.causal = true));
+    return attend_inputs(c, dtype, WIDTH, keys, queries);
 }
 
 tsr_status tsr__case_attention(tsr__case *c, tsr_dtype dtype)
@@ -313,17 +319,10 @@ tsr_status tsr__case_attention_append(tsr__case *c, tsr_dtype dtype)
 static tsr_status attend_blocks(tsr__case *c, tsr_dtype floats, tsr_dtype format, int keys,
                                 int queries)
 {
-    const size_t width = BLOCK_WIDTH;
-
     TSR__TRY(tsr__case_input(c, floats, TSR__SHAPE_4(1, HEADS, queries, BLOCK_WIDTH)));
     for (int i = 0; i < 2; i++)
         TSR__TRY(tsr__case_blocks(c, format, TSR__SHAPE_4(1, 1, keys, BLOCK_WIDTH)));
-    TSR__TRY(tsr__case_output(c, floats, TSR__SHAPE_4(1, HEADS, queries, BLOCK_WIDTH)));
-    for (int r = 0; r < HEADS * queries; r++)
-        (void)attend(c->value[0] + (size_t)r * width, c->value[1], c->value[2], BLOCK_WIDTH,
-                     seen_by(r, keys, queries), c->value[3] + (size_t)r * width);
-    return tsr_attention(c->stream, c->tensor[3], NULL, c->tensor[0], c->tensor[1], c->tensor[2],
-                         tsr_attention_params(.causal = true));
+    return attend_inputs(c, floats, BLOCK_WIDTH, keys, queries);
 }
 
 tsr_status tsr__case_attention_blocks(tsr__case *c, tsr_dtype format)

@@ -109,8 +109,7 @@ struct tsr_generator {
     bool warm;        /* the kernels of drafts have been built */
     uint32_t *mask;   /* [mask_words]: the tokens that a grammar allows; NULL: there was none yet */
     int64_t mask_words;
-    float
-        *allowed; /* [vocabulary]: logits as a caller's function and a grammar have changed them */
+    float *allowed; /* [vocabulary]: logits that the caller's function or a grammar has changed */
     atomic_bool interrupt;
 };
 
