@@ -20,6 +20,9 @@ enum {
     MAX_SCORES = 1 << 22,
     /* With fewer multiply-adds, starting the dispatches takes more time than the work. */
     MIN_WORK = 1 << 16,
+    /* The same for keys in pages: the kernels for GPUs, whose invocations wait for each other after
+     * each page, are slower on these drivers. */
+    MIN_PAGED_WORK = 1 << 10,
     /* The largest number of elements in a copy of the keys or values of a slice, if it has several
      * heads. */
     MAX_COPIED = 1 << 20,
@@ -640,7 +643,8 @@ bool tsr__attention_products_suit(const tsr__attention *c)
 {
     const double scores =
         (double)c->batch * (double)c->heads * (double)c->q_len * (double)c->kv_len;
+    const bool paged = tsr__attention_gathers(c);
     return starts_suit(c) && tsr__vectors_suit(tsr_stream_device(c->stream)) &&
-           scores * (double)c->head_dim >= MIN_WORK &&
-           (!tsr__attention_gathers(c) || tsr__attention_gather_suits(c));
+           scores * (double)c->head_dim >= (paged ? MIN_PAGED_WORK : MIN_WORK) &&
+           (!paged || tsr__attention_gather_suits(c));
 }
