@@ -5,7 +5,7 @@
 #include "tsr_config.h"
 
 extern const bench bench_peak, bench_launch, bench_matmul, bench_batched, bench_attention;
-extern const bench bench_copy, bench_experts;
+extern const bench bench_delta, bench_copy, bench_experts;
 extern const bench bench_elementwise, bench_embedding, bench_optimizer;
 extern const bench bench_random_fill, bench_first;
 extern const bench bench_all_reduce, bench_all_gather, bench_reduce_scatter, bench_link;
@@ -21,6 +21,7 @@ const bench *const bench_list[] = {
     &bench_batched,
     &bench_attention,
     &bench_experts,
+    &bench_delta,
     &bench_copy,
     &bench_elementwise,
     &bench_embedding,

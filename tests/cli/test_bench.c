@@ -234,6 +234,38 @@ START_TEST(a_peer_is_verified_and_named)
 }
 END_TEST
 
+/* Verified results beside those of the library's dense products, or of copies and dense rows. */
+START_TEST(layers_have_dense_peers)
+{
+    static const struct {
+        const char *run;
+        int count;
+        const char *peers[2];
+    } cases[] = {
+        {"bench delta --json --time 0.001",
+         2,
+         {"dense products with the same operations", "a copy of the token's states"}},
+        {"bench experts --json --time 0.001 --dtype f16",
+         2,
+         {"one dense product with the same operations",
+          "dense rows of the same format and number"}},
+    };
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        int count;
+        json_t *document = bench_result_run_on_device(cases[c].run, &count);
+        const json_t *results = tool_member(document, "results");
+        const size_t rows = json_array_size(results);
+        ck_assert_int_eq(count, cases[c].count);
+        for (size_t i = 0; i < 2; i++) {
+            const json_t *peer = tool_member(json_array_get(results, rows - 2 + i), "peer");
+            ck_assert_str_eq(tool_text(peer, "name"), cases[c].peers[i]);
+            ck_assert_double_gt(tool_number(peer, "median"), 0);
+        }
+        json_decref(document);
+    }
+}
+END_TEST
+
 START_TEST(failures_of_the_library_are_passed_on)
 {
     tool_result result =
@@ -265,5 +297,6 @@ TESTS(bench)
     tcase_add_test(tests, a_result_has_the_ceiling_of_its_run);
     tcase_add_test(tests, prints_a_table);
     tcase_add_test(tests, a_peer_is_verified_and_named);
+    tcase_add_test(tests, layers_have_dense_peers);
     tcase_add_test(tests, failures_of_the_library_are_passed_on);
 }
