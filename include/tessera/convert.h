@@ -67,17 +67,20 @@ TSR_API const char *tsr_convert_mixture_at(int index);
 
 /* Converts a model, with its tokenizer. `destination` is a GGUF file if its name ends in ".gguf".
  * If it has no extension, ends in "/" or is a folder that exists, it is a folder with config.json,
- * generation_config.json, model.safetensors and the tokenizer's files. An extension is a dot and
- * letters and digits, the first of which is a letter.
+ * generation_config.json, model.safetensors and the tokenizer's files: tokenizer.json,
+ * tokenizer.model, tokenizer_config.json, special_tokens_map.json, added_tokens.json, vocab.json,
+ * merges.txt and chat_template.jinja. An extension is a dot and letters and digits, the first of
+ * which is a letter.
  *
  * - Matrices get the dtype `dtype`, or what the mixture says. Without a mixture, a matrix keeps the
  * dtype of the source if its rows are not whole blocks of `dtype`. Norms, biases and learned
  * positions are f32 in GGUF files; folders have them as the source has them. A tensor whose dtype
  * stays keeps its bits.
  * - Matrices are transposed, and rows of q and k reordered, where the two formats differ.
- * - A byte-level BPE tokenizer becomes the keys tokenizer.ggml.* or tokenizer.json with
- *   tokenizer_config.json; a SentencePiece-style tokenizer becomes the same keys or
- *   tokenizer.model. A tokenizer.json of merges over characters needs a tokenizer.model beside it,
+ * - From a folder to a folder, the tokenizer's files are copied as they are. Otherwise, a
+ *   byte-level BPE tokenizer becomes the keys tokenizer.ggml.* or tokenizer.json with
+ *   tokenizer_config.json, and a SentencePiece-style tokenizer the same keys or tokenizer.model.
+ *   For a GGUF file, a tokenizer.json of merges over characters needs a tokenizer.model beside it,
  *   for the scores. A tokenizer that gives other ids in the destination's format is refused, with
  *   one exception that converters in general use make as well: GGUF files cannot say that text is
  *   normalised to NFC.

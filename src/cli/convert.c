@@ -37,8 +37,9 @@ static void help(FILE *out)
              "docs/models.md lists the architectures.\n"
              "\n"
              "Norms and biases stay f32 in GGUF files. A matrix keeps its type if its rows are not "
-             "whole blocks of TYPE; mixtures have other types for such matrices. Tokenizers of "
-             "byte-level BPE become the keys tokenizer.ggml.* "
+             "whole blocks of TYPE; mixtures have other types for such matrices. From folder to "
+             "folder, the tokenizer's files stay as they are. Otherwise, tokenizers of byte-level "
+             "BPE become the keys tokenizer.ggml.* "
              "or tokenizer.json, SentencePiece-style ones those keys or tokenizer.model; one that "
              "the destination cannot express is refused. Everything is written under a temporary "
              "name beside DESTINATION and renamed at the end.\n");

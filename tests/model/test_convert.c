@@ -25,6 +25,7 @@
 #include "tessera/shard.h"
 #include "tokenizer/cases.h"
 #include "tokenizer/info.h"
+#include "tokenizer/tokenizer_write.h"
 
 #define STORIES TEST_DATA "/model/stories260K"
 
@@ -645,6 +646,11 @@ START_TEST(scores_come_from_tokenizer_model)
     tsr_tokenizer_close(&t);
     ck_assert_int_eq(convert_model(at("folder"), at("u.gguf"), NULL, NULL), TSR_ERR_UNSUPPORTED);
     ck_assert_ptr_nonnull(strstr(tsr_last_error(), "give different ids for "));
+    /* A folder gets both files as they are. */
+    ck_assert_ok(convert_model(at("folder"), at("copy"), NULL, NULL));
+    check_ids(at("copy/tokenizer.model"), "tok_stories260K");
+    ck_assert_ok(tsr_tokenizer_open(at("copy/tokenizer.json"), &t));
+    tsr_tokenizer_close(&t);
 }
 END_TEST
 
@@ -785,14 +791,33 @@ static const char *write_byte_level(const char *added, const char *normalizer, c
     return source;
 }
 
+/* Writes the tokenizer of a folder as a tokenizer.json of the library's own. */
+static tsr_status save_json(const char *source, const char *path)
+{
+    tsr_tokenizer *t = NULL;
+    char *text = NULL;
+    size_t size = 0;
+    ck_assert_ok(tsr_tokenizer_open(source, &t));
+    const tsr_status status = tsr__tokenizer_save_json(t, &text, &size);
+    tsr_tokenizer_close(&t);
+    if (status == TSR_OK) {
+        FILE *file = fopen(path, "wb");
+        ck_assert_ptr_nonnull(file);
+        ck_assert_uint_eq(fwrite(text, 1, size, file), size);
+        ck_assert_int_eq(fclose(file), 0);
+    }
+    tsr__free(text);
+    return status;
+}
+
 /* tokenizer.json keeps how added tokens are searched. */
 START_TEST(added_tokens_travel)
 {
     static const octets text = {.data = "a <l> b<r>  a<w>a <w> \u00e9e\u0301", .size = 27};
     static const int32_t ids[] = {0, 8, 1, 2, 9, 0, 3, 5, 4, 0, 1, 10, 1, 11, 11};
     const char *source = write_byte_level("", "{\"type\": \"NFC\"}", "", "false");
-    ck_assert_ok(convert_model(source, at("back"), NULL, NULL));
-    const char *paths[] = {source, at("back")};
+    ck_assert_ok(save_json(source, at("saved.json")));
+    const char *paths[] = {source, at("saved.json")};
     for (int i = 0; i < 2; i++) {
         tsr_tokenizer *t = NULL;
         ck_assert_ok(tsr_tokenizer_open(paths[i], &t));
@@ -801,7 +826,7 @@ START_TEST(added_tokens_travel)
                                 sizeof ids / sizeof *ids));
         tsr_tokenizer_close(&t);
     }
-    expect_in(at("back/tokenizer.json"), "\"fuse_unk\": true", true);
+    expect_in(at("saved.json"), "\"fuse_unk\": true", true);
 }
 END_TEST
 
@@ -824,9 +849,10 @@ START_TEST(byte_level_tokenizers_are_refused)
         {"", "{\"type\": \"NFKC\"}", "", "false",
          "tokenizer: tokenizer.json cannot say how the text is normalised"},
     };
-    refuses(write_byte_level(cases[_i].added, cases[_i].normalizer, cases[_i].decoder,
-                             cases[_i].fallback),
-            at("back"), NULL, TSR_ERR_UNSUPPORTED, cases[_i].sentence);
+    const char *source = write_byte_level(cases[_i].added, cases[_i].normalizer, cases[_i].decoder,
+                                          cases[_i].fallback);
+    ck_assert_int_eq(save_json(source, at("saved.json")), TSR_ERR_UNSUPPORTED);
+    ck_assert_str_eq(tsr_last_error(), cases[_i].sentence);
 }
 END_TEST
 
@@ -1023,6 +1049,10 @@ START_TEST(a_tokenizer_of_characters)
     folder_write(&in, "tokenizer.json", json, strlen(json), path);
     ck_assert_ok(convert_model(source, at("t.gguf"), NULL, NULL));
     ck_assert_ok(convert_model(at("t.gguf"), at("back"), NULL, NULL));
+    folder_write(&in, "chat_template.jinja", "{{ messages }}", 14, path);
+    ck_assert_ok(convert_model(in.path, at("copy"), NULL, NULL));
+    expect_in(at("copy/tokenizer.json"), json, true);
+    expect_in(at("copy/chat_template.jinja"), "{{ messages }}", true);
     const char *paths[] = {source, at("t.gguf"), at("back")};
     for (int i = 0; i < 3; i++) {
         tsr_tokenizer *t = NULL;

@@ -22,6 +22,7 @@ typedef struct tsr__conversion {
     tsr__model_files target_files;
     tsr__weights target;        /* the target serves only to compute names and places of weights */
     tsr_tokenizer *tokenizer;   /* NULL: none */
+    bool copies_tokenizer;      /* both are folders: the tokenizer's files stay as they are */
     tsr__adapter_file *adapter; /* NULL: none */
     tsr__converted *tensors;
     size_t count, capacity;

@@ -302,7 +302,10 @@ static tsr_status open_tokenizer(tsr__conversion *c)
         return TSR_OK;
     }
     TSR__TRY(status);
-    return c->tokenizer->kind == TSR_TOKENIZER_BPE && exists(c->files->folder, "tokenizer.model")
+    const bool has_scores = exists(c->files->folder, "tokenizer.model");
+    c->copies_tokenizer =
+        !c->files->gguf && !c->gguf && (has_scores || exists(c->files->folder, "tokenizer.json"));
+    return c->tokenizer->kind == TSR_TOKENIZER_BPE && has_scores && !c->copies_tokenizer
                ? open_scores(c)
                : TSR_OK;
 }

@@ -103,6 +103,40 @@ static tsr_status write_weights_header(tsr__conversion *c, const document *d)
 
 /* The tokenizer -------------------------------------------------------------------------------- */
 
+/* Copies a file of the source's folder, if there is one of this name. */
+static tsr_status copy_file(tsr__conversion *c, const char *name)
+{
+    tsr__file file;
+    char *path = tsr__path_join(c->files->folder, name), *bytes = NULL;
+    tsr_status status = path ? tsr__file_open(path, &file) : TSR_ERR_NO_MEMORY;
+    if (status == TSR_OK) {
+        status = tsr__file_load(&file, 0, file.size, name, &bytes);
+        if (status == TSR_OK)
+            status = tsr__output_file(&c->output, name, bytes, (size_t)file.size);
+        tsr__free(bytes);
+        tsr__file_close(&file);
+    }
+    tsr__free(path);
+    return status == TSR_ERR_NOT_FOUND ? TSR_OK : status;
+}
+
+static tsr_status copy_tokenizer(tsr__conversion *c)
+{
+    static const char *const names[] = {
+        "tokenizer.json",
+        "tokenizer.model",
+        "tokenizer_config.json",
+        "special_tokens_map.json",
+        "added_tokens.json",
+        "vocab.json",
+        "merges.txt",
+        "chat_template.jinja",
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        TSR__TRY(copy_file(c, names[i]));
+    return TSR_OK;
+}
+
 /* Writes a file of the tokenizer, whose contents `save` returns. */
 static tsr_status write_saved(tsr__conversion *c, const char *name,
                               tsr_status (*save)(const tsr_tokenizer *tokenizer, char **out,
@@ -120,6 +154,8 @@ static tsr_status write_tokenizer(tsr__conversion *c)
 {
     if (!c->tokenizer)
         return TSR_OK;
+    if (c->copies_tokenizer)
+        return copy_tokenizer(c);
     if (tsr__word_splitter_changes(&c->tokenizer->words, false))
         tsr__conversion_note(c, "in tokenizer.json, words also end between small and capital "
                                 "letters outside ASCII: such words get other tokens");

@@ -19,6 +19,11 @@ static const char *const names[] = {"model.safetensors.index.json",
                                     "tokenizer.json",
                                     "tokenizer.model",
                                     "tokenizer_config.json",
+                                    "special_tokens_map.json",
+                                    "added_tokens.json",
+                                    "vocab.json",
+                                    "merges.txt",
+                                    "chat_template.jinja",
                                     "config.json",
                                     NULL};
 
