@@ -697,6 +697,23 @@ START_TEST(check_prints_what_a_training_would_make)
 }
 END_TEST
 
+/* Without --context, a row has as many tokens as the model was made for. */
+START_TEST(check_knows_the_models_context)
+{
+    char arguments[256];
+    write_file(path, "{\"text\": \"a b\"}\n");
+    snprintf(arguments, sizeof arguments, "data check %s --json --model " TOKENIZER, path);
+    json_t *document = tool_json(arguments, "tessera.data.check");
+    ck_assert_double_eq(tool_number(document, "context"), 1024);
+    json_decref(document);
+    snprintf(arguments, sizeof arguments,
+             "data check %s --json --model " TEST_DATA "/model/stories260K-f16.gguf", path);
+    document = tool_json(arguments, "tessera.data.check");
+    ck_assert_double_eq(tool_number(document, "context"), 512);
+    json_decref(document);
+}
+END_TEST
+
 START_TEST(check_refuses_wrong_arguments)
 {
     tool_refuses("data", "tessera: data: missing check\n");
@@ -727,5 +744,6 @@ TESTS(data)
     tcase_add_test(tests, weights_of_replies_and_plain_text);
     tcase_add_test(tests, bad_lines_and_options_are_refused);
     tcase_add_test(tests, check_prints_what_a_training_would_make);
+    tcase_add_test(tests, check_knows_the_models_context);
     tcase_add_test(tests, check_refuses_wrong_arguments);
 }

@@ -1,10 +1,10 @@
 /* tessera finetune. */
 #include "cli/commands.h"
+#include "cli/finetune/data.h"
 #include "cli/finetune/finetune.h"
 #include "cli/lib/terminal.h"
 
-#define USUAL_CONTEXT 1024 /* the most tokens of a row, without --context */
-#define USUAL_BATCH 8      /* rows of a step */
+#define USUAL_BATCH 8 /* rows of a step */
 
 static tsr_status open_files(training_run *r)
 {
@@ -16,7 +16,7 @@ static tsr_status open_files(training_run *r)
     if (o->batch == 0)
         o->batch = USUAL_BATCH;
     if (o->context == 0)
-        o->context = config->context < USUAL_CONTEXT ? config->context : USUAL_CONTEXT;
+        o->context = config->context < DATA_USUAL_CONTEXT ? config->context : DATA_USUAL_CONTEXT;
     TRY(tsr_model_file_open_tokenizer(r->file, &r->tokenizer));
     return finetune_source_open(r);
 }

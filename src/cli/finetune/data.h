@@ -5,6 +5,9 @@
 #include "cli/training/rows.h"
 #include "tessera/tessera.h"
 
+/* The tokens of a row, without --context: as many as the model was made for, but at most these. */
+#define DATA_USUAL_CONTEXT 1024
+
 typedef struct data_set data_set; /* files that data_open has indexed */
 
 typedef struct data_options {

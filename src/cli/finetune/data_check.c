@@ -20,13 +20,13 @@ enum { MOST_FILES = 1024, BUCKETS = 32, NAMED = 20, BAR = 40 };
 
 static const char *model;
 static tsr_chat_format format;
-static int64_t context = 1024, shown = 3;
+static int64_t context, shown = 3;
 static bool pairs, loss_on_all, prints_json;
 
 static const cli_option options[] = {
     {"model", "PATH", "the model, or only its tokenizer: a folder or a file", .text = &model},
-    {"context", "N", "tokens of a row (default: 1024)", .integer = &context, .low = 1,
-     .high = 1 << 24},
+    {"context", "N", "tokens of a row (default: what the model was made for, at most 1024)",
+     .integer = &context, .low = 1, .high = 1 << 24},
     {"show", "N", "print the first N documents, with the trained tokens in brackets (default: 3)",
      .integer = &shown, .low = 0, .high = 1000000},
     {"pairs", NULL, "the lines are pairs of chosen and rejected texts", .flag = &pairs},
@@ -261,12 +261,12 @@ static int pack_rows(const report *r, const char *const *files, int count, int64
 
 /* Output --------------------------------------------------------------------------------------- */
 
-static const char *const kinds[DATA_PROBLEM_KINDS] = {[DATA_NO_JSON] = "no JSON",
-                                                      [DATA_NO_FORM] = "of no known form",
-                                                      [DATA_EMPTY] = "empty",
-                                                      [DATA_NO_REPLY] =
-                                                          "without a trained turn of the assistant",
-                                                      [DATA_LONG] = "too long"};
+static const char *const kinds[DATA_PROBLEM_KINDS] = {
+    [DATA_NO_JSON] = "no JSON",
+    [DATA_NO_FORM] = "of no known form or chat format",
+    [DATA_EMPTY] = "empty",
+    [DATA_NO_REPLY] = "without a trained turn of the assistant",
+    [DATA_LONG] = "too long"};
 static const char *const kind_names[DATA_PROBLEM_KINDS] = {[DATA_NO_JSON] = "no_json",
                                                            [DATA_NO_FORM] = "no_form",
                                                            [DATA_EMPTY] = "empty",
@@ -396,6 +396,17 @@ static int check_files(report *r, const char *const *files, int count)
     return code;
 }
 
+/* Returns the tokens of a row without --context. */
+static int64_t usual_context(void)
+{
+    tsr_model_file *file = NULL;
+    int64_t most = DATA_USUAL_CONTEXT;
+    if (tsr_model_file_open(model, &file) == TSR_OK && tsr_model_file_config(file)->context < most)
+        most = tsr_model_file_config(file)->context;
+    tsr_model_file_close(&file);
+    return most;
+}
+
 static int run_check(int argc, char **argv)
 {
     static const char *files[MOST_FILES];
@@ -410,6 +421,7 @@ static int run_check(int argc, char **argv)
         return cli_usage_error("data check: missing --model PATH, whose tokenizer is used");
     if (tsr_tokenizer_open(model, &tokenizer) != TSR_OK)
         return cli_failed_in("data check", tsr_last_error());
+    context = context == 0 ? usual_context() : context;
     report *r = cli_alloc(1, sizeof *r);
     r->form = (data_form){
         .tokenizer = tokenizer, .format = format, .pairs = pairs, .loss_on_all = loss_on_all};
