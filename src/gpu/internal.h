@@ -355,9 +355,24 @@ tsr_status tsr__kv_cache_append_and_attend(tsr_kv_cache *cache, int layer, const
                                            const tsr_attention_params *params) TSR_NODISCARD;
 
 /* The same without keys and values of the step, which the layer has already: rotates q in place
- * unless `rope` is NULL, and computes the step's attention. */
+ * unless `rope` is NULL, and computes the step's attention. `lse` is that of tsr_attention, f32 in
+ * any case, or NULL. */
 tsr_status tsr__kv_cache_attend(tsr_kv_cache *cache, int layer, const tsr_rope *rope, tsr_tensor *y,
-                                tsr_tensor *q, const tsr_attention_params *params) TSR_NODISCARD;
+                                tsr_tensor *lse, tsr_tensor *q,
+                                const tsr_attention_params *params) TSR_NODISCARD;
+
+/* Returns the dtype to which f32 queries and their results are rounded so that matrix units compute
+ * tsr_attention, as above: that of k and v if it has 16 bits, f16 for blocks. TSR_F32: q has
+ * another dtype than f32, or matrix units cannot compute this call. */
+tsr_dtype tsr__attention_narrow_dtype(tsr_stream *stream, const tsr_tensor *q, const tsr_tensor *k,
+                                      const tsr_tensor *v, const tsr_attention_params *params);
+/* As tsr_attention. If `dtype`, which tsr__attention_narrow_dtype has returned, is not f32, q is
+ * first rounded to it, and so is the result before it is written to y. q and y may have that dtype
+ * already. */
+tsr_status tsr__attention_narrowed(tsr_stream *stream, tsr_dtype dtype, tsr_tensor *y,
+                                   tsr_tensor *lse, const tsr_tensor *q, const tsr_tensor *k,
+                                   const tsr_tensor *v,
+                                   const tsr_attention_params *params) TSR_NODISCARD;
 
 /* For attention whose keys and values are computed from those in the cache. Returns the number of
  * tokens for which the pages of a sequence of the step have room, the most of all sequences. Sets

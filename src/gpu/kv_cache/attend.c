@@ -64,46 +64,20 @@ tsr_dtype tsr__kv_cache_usual_dtype(const tsr_device *device)
     return !device->traits.not_a_chip && tsr__coopmat_used(device, TSR_F16) ? TSR_F16 : TSR_F32;
 }
 
-/* The dtype in which matrix units compute with the cache: its own, or f16 for one of blocks. */
-static tsr_dtype narrow_dtype(const cached *step)
+/* As tsr__attention_narrow_dtype for the step's queries. */
+static tsr_dtype narrow_dtype(const tsr_kv_cache *cache, const cached *step, const tsr_tensor *q)
 {
-    const tsr_dtype dtype = step->k.layout.dtype;
-    return tsr__dtype_is_block(dtype) ? TSR_F16 : dtype;
-}
-
-/* True if matrix units can compute the attention of f32 queries after these have been rounded to
- * narrow_dtype(). */
-static bool narrows(const tsr_kv_cache *cache, const cached *step, const tsr_tensor *q)
-{
-    const tsr_dtype dtype = narrow_dtype(step);
-    const int64_t *shape = q->layout.shape;
-    tsr_tensor narrow_q = *q, narrow_y = *q;
-    if (dtype == TSR_F32 || q->layout.dtype != TSR_F32 || tsr_layout_count(&q->layout) == 0)
-        return false;
-    narrow_q.layout.dtype = narrow_y.layout.dtype = dtype;
-    narrow_y.layout.shape[3] = step->v.layout.shape[3];
-    const tsr__attention call = {.stream = cache->params.stream,
-                                 .y = &narrow_y,
-                                 .q = &narrow_q,
-                                 .k = &step->k,
-                                 .v = &step->v,
-                                 .params = step->params,
-                                 .batch = shape[0],
-                                 .heads = shape[1],
-                                 .q_len = shape[2],
-                                 .head_dim = shape[3],
-                                 .value_dim = step->v.layout.shape[3]};
-    return tsr__attention_coopmat_suits(
-        &(tsr__attention_pass){.call = &call, .kind = TSR_ATTENTION_FORWARD, .out = &narrow_y});
+    return tsr__attention_narrow_dtype(cache->params.stream, q, &step->k, &step->v, &step->params);
 }
 
 tsr_dtype tsr__kv_cache_result_dtype(const tsr_kv_cache *cache, int layer, const tsr_tensor *q,
                                      const tsr_attention_params *params)
 {
     cached step;
-    return prepare(cache, layer, q, params, &step) == TSR_OK && narrows(cache, &step, q)
-               ? narrow_dtype(&step)
-               : q->layout.dtype;
+    tsr_dtype narrow = TSR_F32;
+    if (prepare(cache, layer, q, params, &step) == TSR_OK)
+        narrow = narrow_dtype(cache, &step, q);
+    return narrow == TSR_F32 ? q->layout.dtype : narrow;
 }
 
 /* Stores the step's keys and values, rotated if `rope` is not NULL, and then rotated queries in
@@ -115,39 +89,6 @@ static tsr_status append(tsr_kv_cache *cache, int layer, const tsr_rope *rope, t
         return tsr__kv_cache_append_rotated(cache, layer, rope, q, k, v, own_q);
     TSR__TRY(tsr_kv_cache_append(cache, layer, k, v));
     return own_q ? tsr_copy(cache->params.stream, own_q, q) : TSR_OK;
-}
-
-/* What an operation on the step reads and writes. */
-typedef struct operands {
-    const tsr_rope *rope; /* or NULL */
-    tsr_tensor *y, *q, *k;
-    const tsr_tensor *v;
-} operands;
-
-/* Stores keys and values, unless `k` is NULL, and computes attention by queries and results of
- * narrow_dtype(). */
-static tsr_status attend_narrow(tsr_kv_cache *cache, int layer, const cached *step,
-                                const operands *o)
-{
-    tsr_stream *stream = cache->params.stream;
-    tsr_device *device = tsr_stream_device(stream);
-    const tsr_dtype dtype = narrow_dtype(step);
-    const bool widens = o->y->layout.dtype != dtype;
-    tsr_tensor *narrow_q = NULL, *narrow_y = NULL;
-    tsr_status status = tsr_tensor_create(device, dtype, 4, o->q->layout.shape, &narrow_q);
-    if (status == TSR_OK && widens)
-        status = tsr_tensor_create(device, dtype, 4, o->y->layout.shape, &narrow_y);
-    if (status == TSR_OK)
-        status = o->k ? append(cache, layer, o->rope, o->q, o->k, o->v, narrow_q)
-                      : tsr_copy(stream, narrow_q, o->q);
-    if (status == TSR_OK)
-        status = tsr_attention(stream, widens ? narrow_y : o->y, NULL, narrow_q, &step->k, &step->v,
-                               &step->params);
-    if (status == TSR_OK && widens)
-        status = tsr_copy(stream, o->y, narrow_y);
-    tsr_tensor_destroy(&narrow_q);
-    tsr_tensor_destroy(&narrow_y);
-    return status;
 }
 
 tsr_status tsr__kv_cache_append_and_attend(tsr_kv_cache *cache, int layer, const tsr_rope *rope,
@@ -169,29 +110,35 @@ tsr_status tsr__kv_cache_append_and_attend(tsr_kv_cache *cache, int layer, const
         .rope = rope,
         .params = step.params,
     };
-    const bool narrow = narrows(cache, &step, q);
+    tsr_stream *stream = cache->params.stream;
+    const tsr_dtype narrow = narrow_dtype(cache, &step, q);
+    tsr_tensor *narrow_q = NULL;
     bool done = false;
-    /* The checks of a narrow y are those of attend_narrow. */
-    if (v && (!narrow || y->layout.dtype == q->layout.dtype))
+    /* The checks of a narrow y are those of tsr__attention_narrowed. */
+    if (v && (narrow == TSR_F32 || y->layout.dtype == q->layout.dtype))
         TSR__TRY(tsr__attention_forward(&call, &done));
     if (done)
         return TSR_OK;
-    if (narrow)
-        return attend_narrow(cache, layer, &step, &(operands){rope, y, q, k, v});
-    TSR__TRY(append(cache, layer, rope, q, k, v, NULL));
-    return tsr_attention(cache->params.stream, y, NULL, q, &step.k, &step.v, &step.params);
+    if (narrow != TSR_F32)
+        TSR__TRY(
+            tsr_tensor_create(tsr_stream_device(stream), narrow, 4, q->layout.shape, &narrow_q));
+    tsr_status status = append(cache, layer, rope, q, k, v, narrow_q);
+    if (status == TSR_OK)
+        status = tsr__attention_narrowed(stream, narrow, y, NULL, narrow_q ? narrow_q : q, &step.k,
+                                         &step.v, &step.params);
+    tsr_tensor_destroy(&narrow_q);
+    return status;
 }
 
 tsr_status tsr__kv_cache_attend(tsr_kv_cache *cache, int layer, const tsr_rope *rope, tsr_tensor *y,
-                                tsr_tensor *q, const tsr_attention_params *params)
+                                tsr_tensor *lse, tsr_tensor *q, const tsr_attention_params *params)
 {
     cached step;
     TSR__TRY(prepare(cache, layer, q, params, &step));
     if (rope)
         TSR__TRY(tsr__kv_cache_rotate(cache, rope, q, NULL));
-    if (narrows(cache, &step, q))
-        return attend_narrow(cache, layer, &step, &(operands){.y = y, .q = q});
-    return tsr_attention(cache->params.stream, y, NULL, q, &step.k, &step.v, &step.params);
+    return tsr__attention_narrowed(cache->params.stream, narrow_dtype(cache, &step, q), y, lse, q,
+                                   &step.k, &step.v, &step.params);
 }
 
 /* With other keys and values ------------------------------------------------------------------ */

@@ -86,7 +86,8 @@ static tsr_status attend_before(const cached_pass *p, const tsr_tensor *merged)
     TSR__TRY(
         tsr__temp_new(p->temps, TSR_F32, 3, (int64_t[]){all, heads, partial_width(p)}, &partial));
     TSR__TRY(partial_views(p, partial, p->division.tokens, &y, &lse));
-    TSR__TRY(tsr_kv_cache_attention(p->cached->cache, p->cached->layer, y, lse, p->all.q, &params));
+    TSR__TRY(
+        tsr__kv_cache_attend(p->cached->cache, p->cached->layer, NULL, y, lse, p->all.q, &params));
     TSR__TRY(tsr__temp_slice(p->temps, merged, 0, 0, ranks, &to));
     TSR__TRY(tsr__temp_reshape(p->temps, to, 2, (int64_t[]){ranks * p->rows, width}, &to));
     TSR__TRY(tsr__temp_reshape(p->temps, partial, 2, (int64_t[]){all, width}, &from));
@@ -123,7 +124,9 @@ static tsr_status attend_step(const cached_pass *p, tsr_tensor *y, tsr_tensor *l
     TSR__TRY(as_cached(p, &v));
     TSR__TRY(tsr__temp_slice(p->temps, k, 2, 0, end, &k));
     TSR__TRY(tsr__temp_slice(p->temps, v, 2, 0, end, &v));
-    return tsr_attention(p->stream, y, lse, q, k, v, &params);
+    return tsr__attention_narrowed(p->stream,
+                                   tsr__attention_narrow_dtype(p->stream, q, k, v, &params), y, lse,
+                                   q, k, v, &params);
 }
 
 /* Merges partial results merged[parts, rows, heads, value_dim + 1] to y [rows, heads, value_dim].

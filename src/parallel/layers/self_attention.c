@@ -295,11 +295,11 @@ static tsr_status attention_forward_cached_with(tsr__attention *a, tsr__temps *t
     TSR__TRY(tsr__temp_like(temps, qkv, narrow, -1, a->heads.count * a->heads.value_dim, &heads));
     if (a->heads.count > 0) {
         TSR__TRY(tsr__by_heads(a, temps, heads, &view));
-        TSR__TRY(
-            a->shared_keys
-                ? tsr__kv_cache_attend(cached->cache, cached->layer, a->rope, view, in.q, &params)
-                : tsr__kv_cache_append_and_attend(cached->cache, cached->layer, a->rope, view, in.q,
-                                                  in.k, in.v, &params));
+        TSR__TRY(a->shared_keys
+                     ? tsr__kv_cache_attend(cached->cache, cached->layer, a->rope, view, NULL, in.q,
+                                            &params)
+                     : tsr__kv_cache_append_and_attend(cached->cache, cached->layer, a->rope, view,
+                                                       in.q, in.k, in.v, &params));
         TSR__TRY(gate_heads(a, temps, &in, false, heads, &heads));
     }
     if (narrow != dtype)

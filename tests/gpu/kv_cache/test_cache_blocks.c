@@ -369,7 +369,8 @@ END_TEST
 /* Attention over pages ------------------------------------------------------------------------- */
 
 /* Attention of a step over a cache, whose keys and values other steps have stored, against double
- * precision. The last step has one token, a few or many. */
+ * precision. The last step has one token, a few or many. Many are also computed without storing
+ * them, with the logarithms of sums. */
 START_TEST(attends_to_pages)
 {
     static const int64_t last[] = {1, 3, 44};
@@ -398,7 +399,8 @@ START_TEST(attends_to_pages)
     c.k = attention_random_values(&random, keys * DIM, 2, TSR_F32);
     c.v = attention_random_values(&random, keys * DIM, 2, TSR_F32);
     tsr_tensor *all[2], *part[2], *q = gpu_new(TSR_F32, 4, (int64_t[]){1, HEADS, now, DIM}),
-                                  *y = gpu_new(TSR_F32, 4, (int64_t[]){1, HEADS, now, DIM});
+                                  *y = gpu_new(TSR_F32, 4, (int64_t[]){1, HEADS, now, DIM}),
+                                  *lse = gpu_new(TSR_F32, 3, (int64_t[]){1, HEADS, now});
     for (int i = 0; i < 2; i++) {
         all[i] = gpu_new(TSR_F32, 4, (int64_t[]){1, c.kv_heads, total, DIM});
         gpu_put(all[i], i == 0 ? c.k : c.v);
@@ -426,9 +428,21 @@ START_TEST(attends_to_pages)
     const bool narrow = now >= 40 && has_matrices();
     attention_compare(tsr_dtype_name(dtype), "y", rows * DIM, got, c.y, 2, narrow ? 2e-3 : 2e-6,
                       TSR_F32);
+    if (now >= 40) {
+        gpu_poison(y);
+        gpu_poison(lse);
+        GPU_OK(
+            tsr__kv_cache_attend(cache, 0, NULL, y, lse, q, tsr_attention_params(.causal = true)));
+        gpu_get(y, got);
+        attention_compare("without storing", "y", rows * DIM, got, c.y, 2, narrow ? 2e-3 : 2e-6,
+                          TSR_F32);
+        gpu_get(lse, got);
+        attention_compare("without storing", "lse", rows, got, c.lse, 8, narrow ? 2e-3 : 2e-6,
+                          TSR_F32);
+    }
     free(got);
-    tsr_tensor *tensors[] = {q, y, all[0], all[1]};
-    for (int i = 0; i < 4; i++)
+    tsr_tensor *tensors[] = {q, y, lse, all[0], all[1]};
+    for (int i = 0; i < 5; i++)
         tsr_tensor_destroy(&tensors[i]);
     tsr_kv_cache_destroy(&cache);
     attention_free(&c);
