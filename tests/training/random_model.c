@@ -1,9 +1,9 @@
 /* random_model FAMILY FOLDER: writes a small model with random weights and 512 tokens in Hugging
- * Face's format, for the tests of training. Each family has something that the others lack: qwen2
- * biases of q, k and v and a tied head, qwen3 normalised q and k, heads that together are wider
- * than the model, and YaRN, mistral a window and the frequencies of Llama 3, llama biases of all
- * linear layers, gpt2 what distinguishes GPT-2 from Llama. The tensors of gpt2 have the names
- * without "transformer." that OpenAI's models have at Hugging Face. */
+ * Face's format, for the tests of training. Each family has something that the others lack: qwen3
+ * normalised q and k, heads that together are wider than the model, and YaRN, mistral a window and
+ * the frequencies of Llama 3, llama biases of all linear layers, gpt2 what distinguishes GPT-2 from
+ * Llama. The tensors of gpt2 have the names without "transformer." that OpenAI's models have at
+ * Hugging Face. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,22 +26,21 @@ enum {
 typedef struct family {
     const char *name, *class;
     int head_dim;
-    bool qkv_bias, all_bias, qk_norm, tied; /* all_bias: attention's output and the MLP */
-    const char *more;                       /* additional members of config.json, as JSON */
+    bool bias, qk_norm, tied;
+    const char *more; /* additional members of config.json, as JSON */
 } family;
 
 static const family families[] = {
-    {"qwen2", "Qwen2ForCausalLM", 16, true, false, false, true, "\"use_sliding_window\": false"},
-    {"qwen3", "Qwen3ForCausalLM", 32, false, false, true, false,
+    {"qwen3", "Qwen3ForCausalLM", 32, false, true, false,
      "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4.0, "
      "\"original_max_position_embeddings\": 64}"},
-    {"mistral", "MistralForCausalLM", 16, false, false, false, false,
+    {"mistral", "MistralForCausalLM", 16, false, false, false,
      "\"sliding_window\": 7, \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8.0, "
      "\"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, "
      "\"original_max_position_embeddings\": 32}"},
-    {"llama", "LlamaForCausalLM", 16, true, true, false, false,
+    {"llama", "LlamaForCausalLM", 16, true, false, false,
      "\"attention_bias\": true, \"mlp_bias\": true"},
-    {"gpt2", "GPT2LMHeadModel", 16, true, true, false, true, ""},
+    {"gpt2", "GPT2LMHeadModel", 16, true, false, true, ""},
 };
 
 static bool is_gpt2(const family *f)
@@ -114,12 +113,10 @@ static void add_layer(const family *f, int i)
     add(i, "self_attn.k_proj.weight", kv, WIDTH, 0, 0.3f);
     add(i, "self_attn.v_proj.weight", kv, WIDTH, 0, 0.3f);
     add(i, "self_attn.o_proj.weight", WIDTH, q, 0, 0.3f);
-    if (f->qkv_bias) {
+    if (f->bias) {
         add(i, "self_attn.q_proj.bias", q, 0, 0, 0.5f);
         add(i, "self_attn.k_proj.bias", kv, 0, 0, 0.5f);
         add(i, "self_attn.v_proj.bias", kv, 0, 0, 0.5f);
-    }
-    if (f->all_bias) {
         add(i, "self_attn.o_proj.bias", WIDTH, 0, 0, 0.5f);
         add(i, "mlp.gate_proj.bias", INNER, 0, 0, 0.5f);
         add(i, "mlp.up_proj.bias", INNER, 0, 0, 0.5f);
@@ -219,7 +216,7 @@ int main(int argc, char **argv)
         if (strcmp(argv[1], families[i].name) == 0)
             f = &families[i];
     if (!f)
-        fail("usage: random_model qwen2|qwen3|mistral|llama|gpt2 FOLDER");
+        fail("usage: random_model qwen3|mistral|llama|gpt2 FOLDER");
     if (is_gpt2(f))
         add_gpt2_model();
     else

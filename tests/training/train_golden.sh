@@ -67,8 +67,7 @@ if [ "$which" = few ]; then
     exit
 fi
 each gpt2 2 --data-parallel 2 --strategy hybrid
-each llama 2 --data-parallel 2 --strategy weighted
-each gpt2 4 --stages 2 --accumulate 4
+[ "$steps" = 200 ] && both 2 --data-parallel 2 --strategy weighted
 each llama 4 --data-parallel 2 --stages 2 --accumulate 2 --strategy layerwise --recompute
 each gpt2 3 --stages 3
 each llama 3 --rates 2,1,1
@@ -84,8 +83,8 @@ if [ "$steps" = 200 ]; then # of experts, 100 are recorded
     done
     steps=200
 else
-    run moe_aux 4 --data-parallel 2 --experts-over data
-    run moe_sigmoid_bias 2 --stages 2 --accumulate 2
+    run moe_aux 4 --data-parallel 2 --experts-over data --strategy weighted
+    run moe_sigmoid_bias 4 --stages 2 --accumulate 2
 fi
 [ "$steps" = 200 ] || exit 0
 both 1

@@ -5,7 +5,8 @@
 #     second   a second rank 5 to 250 ms after the first
 #     two      two ranks at once
 #     all      all ranks at once
-# Without KIND, a short run of each but the first, with which the second begins. KILLS is how often this happens, with GAP seconds in between, or GAP to 2 GAP (1).
+# Without KIND, one kill of each kind but the first, with which the second begins, in one training. KILLS is how often a kind happens, with GAP seconds in between,
+# or GAP to 2 GAP (1).
 # TEST_KEEP=FOLDER keeps the output there. STEPS is the number of steps of the training, which should last longer than the kills.
 set -u
 tessera=$1
@@ -21,9 +22,9 @@ else
     trap 'rm -rf "$folder"' EXIT
 fi
 
-train() { # NAME STEPS
-    timeout 600 "$tessera" launch -n 4 --respawn 100 -- "$tessera" train --elastic --fsdp --data "$text" --held-out 0 --layers 1 --heads 2 \
-        --width 32 --context 32 --batch 20 --steps "$2" --timeout 20 --checkpoint "$folder/$1.safetensors" --checkpoint-every 10 \
+train() { # NAME RANKS STEPS
+    timeout 600 "$tessera" launch -n "$2" --respawn 100 -- "$tessera" train --elastic --fsdp --data "$text" --held-out 0 --layers 1 --heads 2 \
+        --width 32 --context 32 --batch 20 --steps "$3" --timeout 20 --checkpoint "$folder/$1.safetensors" --checkpoint-every 10 \
         --log "$folder/$1.log" >"$folder/$1.out" 2>"$folder/$1.err"
 }
 
@@ -58,32 +59,29 @@ wait_for_steps() {
     done
 }
 
+# Adds the number of kills to $done.
 disturb() { # KIND KILLS
-    done=0
-    while [ "$done" -lt "$2" ]; do
+    kind=$1
+    last=$((done + $2))
+    while [ "$done" -lt "$last" ]; do
         sleep "$(milliseconds $((gap * 1000 + $(random $((gap * 1000 + 1))))))"
         # On a busy machine there may have been no step yet. Some of the kills happen all the same while the ranks start or join.
         [ "$(random 4)" = 0 ] || wait_for_steps
         kill -0 "$launcher" 2>/dev/null || return
         # shellcheck disable=SC2046 # one word for each process
-        set -- "$1" "$2" $(ranks)
-        [ $# -gt 2 ] || continue
-        case $1 in
-        one) kill -9 "$3" ;;
+        set -- $(ranks)
+        [ $# -gt 0 ] || continue
+        case $kind in
+        one) kill -9 "$1" ;;
         second)
-            kill -9 "$3"
+            kill -9 "$1"
             sleep "$(milliseconds $((5 + $(random 246))))"
-            again=$(ranks | grep -v "^$3\$" | head -n 1)
+            again=$(ranks | grep -v "^$1\$" | head -n 1)
             [ -n "$again" ] && kill -9 "$again"
             ;;
-        two) kill -9 "$3" ${4:+"$4"} ;;
-        all)
-            shift 2
-            kill -9 "$@"
-            set -- "$kind" "$kills"
-            ;;
+        two) kill -9 "$1" ${2:+"$2"} ;;
+        all) kill -9 "$@" ;;
         esac 2>/dev/null
-        set -- "$1" "$2"
         done=$((done + 1))
     done
 }
@@ -94,25 +92,27 @@ fail() {
     exit 1
 }
 
-try() { # KIND KILLS STEPS
-    kind=$1
-    kills=$2
-    rm -f "$folder"/disturbed*
+try() { # KILLS KIND...
+    kills=$1
+    shift
+    done=0
     start=$(date +%s)
-    train disturbed "$3" &
+    train disturbed 4 "$steps" &
     training=$!
     # The launcher is the child of timeout(1), which is a child of the shell of train().
     launcher=
     while [ -z "$launcher" ]; do
         sleep 0.05
-        kill -0 "$training" || fail "$1: the launcher does not start"
+        kill -0 "$training" || fail "$*: the launcher does not start"
         shell=$(cat "/proc/$training/task/$training/children" 2>/dev/null)
         [ -n "$shell" ] && launcher=$(cat "/proc/${shell% }/task/${shell% }/children" 2>/dev/null)
         launcher=${launcher% }
     done
-    disturb "$1" "$2"
-    wait "$training" || fail "$1: the training has failed with status $?"
-    awk -v steps="$3" '
+    for each in "$@"; do
+        disturb "$each" "$kills"
+    done
+    wait "$training" || fail "$*: the training has failed with status $?"
+    awk -v steps="$steps" '
         { gsub(/[",{}:]/, " ") }
         $1 != "step" { next }
         NR == FNR { undisturbed[$2] = $4; next }
@@ -124,18 +124,16 @@ try() { # KIND KILLS STEPS
             if (most > 0.01) { print "a loss differs by " 100 * most " %"; wrong = 1 }
             if (!wrong) printf "losses within %.2g %%; ", 100 * most
             exit wrong
-        }' "$folder/undisturbed.log" "$folder/disturbed.log" || fail "$1: the log is wrong"
-    echo "$1: $done of $2 kills of $(grep -c 'was ended by signal 9' "$folder/disturbed.err") ranks," \
+        }' "$folder/undisturbed.log" "$folder/disturbed.log" || fail "$*: the log is wrong"
+    echo "$*: $done of $((kills * $#)) kills of $(grep -c 'was ended by signal 9' "$folder/disturbed.err") ranks," \
         "$(grep -c ' joins as ' "$folder/disturbed.err") replaced, $(grep -c 'starting all' "$folder/disturbed.err") starts from the checkpoint," \
         "$(($(date +%s) - start)) s"
 }
 
 steps=${STEPS:-150}
-train undisturbed "$steps" || fail "the undisturbed training has failed"
+train undisturbed 1 "$steps" || fail "the undisturbed training has failed"
 if [ -n "$kind" ]; then
-    try "$kind" "$kills" "$steps"
+    try "$kills" "$kind"
 else
-    for kind in second two all; do
-        try "$kind" 2 "$steps"
-    done
+    try 1 second two all
 fi

@@ -37,7 +37,7 @@ same_losses() { # LOG
         END { exit bad || seen != 6 }' "$folder/all.log" "$1"
 }
 
-train aabb --data-parallel 2 --fsdp --steps 12 --warmup 1 --log "$folder/all.log" || fail "the undisturbed training failed"
+train a --steps 12 --warmup 1 --log "$folder/all.log" || fail "the undisturbed training failed"
 train aabb --data-parallel 2 --fsdp --steps 6 --decay 11 --warmup 1 --checkpoint model --checkpoint-every 3 --parts || fail "saving in parts failed"
 "$tessera" checkpoint verify "$folder/a/model" "$folder/b/model" >"$folder/out" 2>&1 || fail "the checkpoint is incomplete"
 set -- "$folder"/?/model-*
@@ -52,7 +52,7 @@ resume() {
 }
 resume bca --strategy weighted --data-parallel 3 --steps 12 --log "$folder/three.log" || fail "three ranks cannot go on"
 same_losses "$folder/three.log" || fail "three ranks have other losses"
-resume abba --stages 2 --steps 12 --log "$folder/stages.log" || fail "stages cannot go on"
+resume ab --stages 2 --steps 12 --log "$folder/stages.log" || fail "stages cannot go on"
 same_losses "$folder/stages.log" || fail "stages have other losses"
 resume a --steps 12 && fail "one rank went on without the parts of the other host"
 grep -q 'part 3 of 4 of checkpoint ' "$folder/out" || fail "it does not name the missing part"

@@ -44,7 +44,7 @@ same_losses() { # LOG FROM
 }
 
 restart=
-train 2 --data-parallel 2 --fsdp --steps 40 --log "$folder/undisturbed.log" || fail "the undisturbed training failed"
+train 1 --steps 40 --log "$folder/undisturbed.log" || fail "the undisturbed training failed"
 train 2 --data-parallel 2 --fsdp --steps 40 --checkpoint "$folder/killed" --checkpoint-every 5 --log "$folder/killed.log" &
 job=$!
 reaches "$folder/killed.log" 11 || fail "the training did not reach step 11"

@@ -38,24 +38,24 @@ same() {
         END { exit bad || seen < 7 }' "$folder/one.log" "$1"
 }
 
-for style in gpt2 llama; do
-    # Data-parallel ranks use other dropout masks than one process, so dropout is off with them.
-    dropout=0 grid='--data-parallel 2 --fsdp --rates measured'
-    [ "$style" = llama ] && dropout=0.2 grid='--rates 3,1,3,1 --stage-layers 2,1'
-    set -- --style "$style" --dropout "$dropout"
-    train 1 "$@" --steps 6 --checkpoint "$folder/half" || fail "$style: one process failed"
-    train 1 "$@" --steps 12 --log "$folder/one.log" --output "$folder/one" || fail "$style: one process failed"
-    train 2 "$@" --steps 12 --stages 2 --log "$folder/log" --checkpoint "$folder/end" || fail "$style: two stages failed"
-    same "$folder/log" 0 || fail "$style: two stages have other losses than one process"
+# Data-parallel ranks use other dropout masks than one process, so dropout is off with them.
+set -- --style gpt2 --dropout 0
+train 1 "$@" --steps 12 --log "$folder/one.log" || fail "gpt2: one process failed"
+train 4 "$@" --steps 12 --stages 2 --data-parallel 2 --fsdp --rates measured --log "$folder/log" || fail "gpt2: four ranks failed"
+same "$folder/log" 0 || fail "gpt2: four ranks have other losses than one process"
 
-    # Stages resume the checkpoint of one process, and one process resumes the checkpoint of stages.
-    cp "$folder/half" "$folder/copy"
-    rm "$folder/log" # which would be continued
-    # shellcheck disable=SC2086 # options
-    start 4 --resume "$folder/copy" --steps 12 --stages 2 $grid --log "$folder/log" || fail "$style: four ranks cannot go on"
-    same "$folder/log" 6 || fail "$style: four ranks go on with other losses"
-    start 1 --resume "$folder/end" --steps 13 --checkpoint "$folder/last" || fail "$style: one process cannot load the checkpoint of stages"
-done
+set -- --style llama --dropout 0.2
+rm "$folder/log" "$folder/one.log" # which would be continued
+train 1 "$@" --steps 6 --checkpoint "$folder/half" || fail "llama: one process failed"
+train 1 "$@" --steps 12 --log "$folder/one.log" || fail "llama: one process failed"
+train 2 "$@" --steps 12 --stages 2 --log "$folder/log" --checkpoint "$folder/end" || fail "llama: two stages failed"
+same "$folder/log" 0 || fail "llama: two stages have other losses than one process"
+# Stages resume the checkpoint of one process, and one process resumes the checkpoint of stages.
+cp "$folder/half" "$folder/copy"
+rm "$folder/log"
+start 4 --resume "$folder/copy" --steps 12 --stages 2 --rates 3,1,3,1 --stage-layers 2,1 --log "$folder/log" || fail "llama: four ranks cannot go on"
+same "$folder/log" 6 || fail "llama: four ranks go on with other losses"
+start 1 --resume "$folder/end" --steps 13 --checkpoint "$folder/last" || fail "llama: one process cannot load the checkpoint of stages"
 # The files that several stages save are those of a training in one process. (For GPT-2 the tensors are in another order.)
 for ranks in 1 3; do
     cp "$folder/half" "$folder/copy"
