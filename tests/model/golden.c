@@ -458,6 +458,8 @@ CASE(golden_cached_blocks, "golden: keys and values in blocks")
                                        .cache_dtype = TSR_Q8_0),
                       &model));
         for (int d = 0; d < 2 && files[f].allowed[d] > 0; d++) {
+            if (ranks > 1 && f == 0 && d == 0) /* the other file has this dtype on several ranks */
+                continue;
             double worst = 0;
             json_array_foreach(list, number, one) worst =
                 fmax(worst, check_prompt(path, one, model, prefill[d], dtypes[d]));
@@ -590,18 +592,22 @@ CASE(golden_families, "golden: folders and GGUF files of families")
                       .prefill = i % 2 ? 7 : 64});
 }
 
+/* On three ranks and more, the families whose layers are divided in ways of their own. */
 CASE(golden_families_rates,
      "golden: Hugging Face folders of families, by rates and in the other pieces")
 {
+    static const char divided[] = "olmo2 gemma3 phi3 qwen2moe qwen3moe qwen3next deepseek2 gemma4";
     double rates[64];
     for (int r = 0; r < ranks; r++)
         rates[r] = r + 1;
     const tsr_partition_params weighted = {
         .struct_size = sizeof weighted, .kind = TSR_PARTITION_WEIGHTED, .rates = rates};
     for (int i = 0; i < FAMILIES; i++)
-        check_family(&families[i], files_of(i, 1),
-                     &(manner){.model = *tsr_model_params(.group = group, .partition = &weighted),
-                               .prefill = i % 2 ? 64 : 7});
+        if (ranks < 3 || strstr(divided, families[i].name))
+            check_family(
+                &families[i], files_of(i, 1),
+                &(manner){.model = *tsr_model_params(.group = group, .partition = &weighted),
+                          .prefill = i % 2 ? 64 : 7});
 }
 
 /* By these rates, one rank has no expert of any layer. The families differ in what the experts have
@@ -615,9 +621,9 @@ CASE(golden_whole_experts, "golden: folders and GGUF files of families, with who
         .struct_size = sizeof weighted, .kind = TSR_PARTITION_WEIGHTED, .rates = rates};
     for (int i = 0; i < FAMILIES && ranks > 1; i++)
         if (has_experts(&families[i]) &&
-            strstr("gptoss glm4moe qwen2moe qwen3moe gemma4moe deepseek2", families[i].name))
+            strstr("gptoss qwen2moe qwen3moe gemma4moe deepseek2", families[i].name))
             check_family(
-                &families[i], FOLDER | GGUF,
+                &families[i], families[i].gguf ? GGUF : FOLDER,
                 &(manner){.model = *tsr_model_params(.group = group, .partition = &weighted,
                                                      .expert_division = TSR_EXPERT_DIVISION_WHOLE),
                           .prefill = 7});

@@ -314,7 +314,9 @@ CASE(packed_golden, "stack: padded and packed rows have PyTorch's losses and gra
     tsr_group *alone = NULL;
     OK(tsr_group_create(NULL, queue, NULL, &alone));
     OK(tsr_model_file_open(TEST_DATA "/training/sft_model", &file));
-    check_golden("padded", TEST_DATA "/training/sft_padded_grads.safetensors", file, alone, 0, 0);
+    if (ranks == 1) /* several divide packed rows in the same way */
+        check_golden("padded", TEST_DATA "/training/sft_padded_grads.safetensors", file, alone, 0,
+                     0);
     check_golden("packed", TEST_DATA "/training/sft_packed_grads.safetensors", file, alone, 1, 2);
     tsr_model_file_close(&file);
     tsr_group_destroy(&alone);

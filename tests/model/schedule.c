@@ -341,9 +341,11 @@ CASE(states, "schedule: texts wait, and begin alike, with states beside pages")
 {
     has_states = true;
     run_waiting();
-    snapshots = 64;
-    run_prefixes();
-    run_together();
+    if (ranks == 1) {
+        snapshots = 64;
+        run_prefixes();
+        run_together();
+    }
     /* Two snapshots: those of the last two pieces of a text. */
     snapshots = 2;
     open_made();
