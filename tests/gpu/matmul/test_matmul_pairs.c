@@ -274,11 +274,17 @@ TESTS(matmul_pairs)
     tcase_add_test(tests, cooperative_matrices_come_first);
     tcase_add_test(tests, other_products_do_not_use_pairs);
     tcase_add_test(tests, loads_cover_the_tiles);
-    tcase_add_loop_test(tests, every_load, 0, 4);
-    tcase_add_loop_test(tests, larger_tiles, 0, 1);
+    tcase_add_loop_test(tests, every_load, 0, 1);
     tcase_add_test(tests, epilogues_splits_and_batches);
     tcase_add_test(tests, products_are_exact);
     tcase_add_test(tests, other_dtypes_are_refused);
+}
+
+TESTS(matmul_pairs_long)
+{
+    tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
+    tcase_add_loop_test(tests, every_load, 1, 4);
+    tcase_add_loop_test(tests, larger_tiles, 0, 1);
 }
 
 /* Larger tiles, which take long to compile. */
