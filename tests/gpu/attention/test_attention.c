@@ -305,7 +305,7 @@ START_TEST(agrees_with_doubles_for_head_sizes)
                                        {24, 576},  {576, 24},  {80, 17},   {33, 256}};
     enum { SIZES = sizeof sizes / sizeof *sizes };
     gpu_random random = {(uint64_t)_i + 500};
-    for (int n = _i; n < _i + (_i == 0 ? 4 : 2); n++) {
+    for (int n = _i; n < _i + 2; n++) {
         char name[128];
         const int number = n % SIZES;
         problem p = {.dtypes = mixtures[_i % 2],
@@ -505,7 +505,7 @@ START_TEST(agrees_with_doubles_for_few_queries)
 {
     static const int64_t dims[] = {64, 1, 20, 128, 20, 250, 128, 64};
     gpu_random random = {(uint64_t)_i + 50};
-    for (int n = 0; n < 2; n++) {
+    for (int n = 0; n < (gpu_is_swiftshader() ? 1 : 2); n++) {
         char name[128];
         const int number = 2 * _i + n;
         problem p = {.dtypes = mixtures[number % 4],
@@ -692,17 +692,19 @@ START_TEST(gathers_pages)
 END_TEST
 
 /* More queries and keys than one block of each, and key heads that serve different numbers of
- * query heads. */
+ * query heads. Drivers that run all kernels as GPUs do run iteration 1, whose shape is only as
+ * large as the blocks of these kernels need. */
 START_TEST(agrees_with_doubles_in_several_blocks)
 {
+    const bool small = _i == 1;
     gpu_random random = {(uint64_t)_i + 100};
     char name[128];
     problem p = {.dtypes = mixtures[_i % 4],
                  .c = {.batch = 1 + _i / 4,
                        .heads = 3 + _i % 2,
                        .kv_heads = 2,
-                       .q_len = gpu_random_between(&random, 257, 400),
-                       .kv_len = gpu_random_between(&random, 600, 1200),
+                       .q_len = gpu_random_between(&random, small ? 130 : 257, small ? 160 : 400),
+                       .kv_len = gpu_random_between(&random, small ? 140 : 600, small ? 300 : 1200),
                        .head_dim = gpu_random_between(&random, 4, 10) * 4,
                        .causal = _i % 2 == 0,
                        .window = _i % 4 == 2 ? 300 : 0,
@@ -1092,7 +1094,6 @@ TESTS(attention)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
     tcase_add_loop_test(tests, agrees_with_doubles_in_several_blocks, 1, 2);
-    tcase_add_loop_test(tests, agrees_with_doubles_for_short_sequences, 0, 4);
     tcase_add_loop_test(tests, agrees_with_doubles_for_documents, 0, 1);
     tcase_add_loop_test(tests, agrees_with_doubles_for_documents, 2, 3);
     tcase_add_test(tests, accepts_nothing);
@@ -1137,6 +1138,7 @@ TESTS(attention_slow)
     tcase_add_loop_test(tests, agrees_with_doubles_in_several_blocks, 2, 4);
     tcase_add_loop_test(tests, agrees_with_doubles_for_documents, 1, 2);
     tcase_add_loop_test(tests, agrees_with_doubles_for_documents, 3, 8);
+    tcase_add_loop_test(tests, agrees_with_doubles_for_short_sequences, 0, 4);
     tcase_add_loop_test(tests, agrees_with_doubles_for_few_queries, 0, 1);
     tcase_add_loop_test(tests, takes_little_memory, 0, 2);
     tcase_add_loop_test(tests, reads_pages, 0, 1);
