@@ -657,6 +657,12 @@ TESTS(self_test)
     tcase_add_test(tests, a_test_that_cannot_run);
     tcase_add_test(tests, many_kernels_are_tested_at_the_same_time);
     tcase_add_test(tests, arguments);
+}
+
+/* The tests above find broken kernels on any driver. */
+TESTS(self_test_long)
+{
+    tcase_add_checked_fixture(tests, make_folder, remove_folder);
     tcase_add_loop_test(tests, a_broken_kernel_is_found, 0, QUICK);
 }
 
