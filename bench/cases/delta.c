@@ -13,7 +13,7 @@
 #include "tessera/recurrent.h"
 
 /* The tokens of a chunk. */
-#define CHUNK 64
+#define CHUNK INT64_C(64)
 /* A token of another text in each repetition, so that states are in no cache. */
 #define TEXTS 64
 
