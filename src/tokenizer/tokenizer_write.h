@@ -7,6 +7,11 @@
 #include "shard/formats/gguf_write.h"
 #include "tokenizer/tokenizer.h"
 
+/* The names of all files that the tokenizer in a Hugging Face folder can have. */
+#define TSR__TOKENIZER_FILES                                                                       \
+    "tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json",       \
+        "added_tokens.json", "vocab.json", "merges.txt", "chat_template.jinja"
+
 /* Writes the keys tokenizer.*. The file gets `vocabulary` tokens: unused ones follow those of the
  * tokenizer. `bos`, or -1, and ends[end_count] are the tokens that the model's configuration names
  * for the start and the end of a text. Sets *drops_nfc to whether the tokenizer normalises text to

@@ -239,14 +239,11 @@ START_TEST(layers_have_dense_peers)
 {
     static const struct {
         const char *run;
-        int count;
         const char *peers[2];
     } cases[] = {
         {"bench delta --json --time 0.001",
-         2,
          {"dense products with the same operations", "a copy of the token's states"}},
         {"bench experts --json --time 0.001 --dtype f16",
-         2,
          {"one dense product with the same operations",
           "dense rows of the same format and number"}},
     };
@@ -255,7 +252,7 @@ START_TEST(layers_have_dense_peers)
         json_t *document = bench_result_run_on_device(cases[c].run, &count);
         const json_t *results = tool_member(document, "results");
         const size_t rows = json_array_size(results);
-        ck_assert_int_eq(count, cases[c].count);
+        ck_assert_int_eq(count, 2);
         for (size_t i = 0; i < 2; i++) {
             const json_t *peer = tool_member(json_array_get(results, rows - 2 + i), "peer");
             ck_assert_str_eq(tool_text(peer, "name"), cases[c].peers[i]);

@@ -16,7 +16,7 @@ static tsr_status open_files(training_run *r)
     if (o->batch == 0)
         o->batch = USUAL_BATCH;
     if (o->context == 0)
-        o->context = config->context < DATA_USUAL_CONTEXT ? config->context : DATA_USUAL_CONTEXT;
+        o->context = data_usual_context(config);
     TRY(tsr_model_file_open_tokenizer(r->file, &r->tokenizer));
     return finetune_source_open(r);
 }

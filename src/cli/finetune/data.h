@@ -5,9 +5,6 @@
 #include "cli/training/rows.h"
 #include "tessera/tessera.h"
 
-/* The tokens of a row, without --context: as many as the model was made for, but at most these. */
-#define DATA_USUAL_CONTEXT 1024
-
 typedef struct data_set data_set; /* files that data_open has indexed */
 
 typedef struct data_options {
@@ -56,5 +53,9 @@ int data_get_batch(data_set *set, data_part part, int64_t first, int64_t count, 
 /* The number of labels of these rows, from the index alone: for the scale of a step whose other
  * rows other ranks have. */
 int data_count_labels(data_set *set, data_part part, int64_t first, int64_t count, int64_t *out);
+
+/* Returns the tokens of a row without --context: as many as the model was made for, but at most
+ * 1024. NULL: the model is not known. */
+int64_t data_usual_context(const tsr_model_config *config);
 
 #endif

@@ -396,15 +396,18 @@ static int check_files(report *r, const char *const *files, int count)
     return code;
 }
 
-/* Returns the tokens of a row without --context. */
-static int64_t usual_context(void)
+/* Opens the tokenizer of the model, whose files are read once, or one that is alone. Sets the
+ * context unless it was given. */
+static tsr_status open_tokenizer(tsr_tokenizer **out)
 {
     tsr_model_file *file = NULL;
-    int64_t most = DATA_USUAL_CONTEXT;
-    if (tsr_model_file_open(model, &file) == TSR_OK && tsr_model_file_config(file)->context < most)
-        most = tsr_model_file_config(file)->context;
+    const bool is_model = tsr_model_file_open(model, &file) == TSR_OK;
+    if (context == 0)
+        context = data_usual_context(is_model ? tsr_model_file_config(file) : NULL);
+    const tsr_status status =
+        is_model ? tsr_model_file_open_tokenizer(file, out) : tsr_tokenizer_open(model, out);
     tsr_model_file_close(&file);
-    return most;
+    return status;
 }
 
 static int run_check(int argc, char **argv)
@@ -419,9 +422,8 @@ static int run_check(int argc, char **argv)
         return cli_usage_error("data check: missing FILE");
     if (model == NULL)
         return cli_usage_error("data check: missing --model PATH, whose tokenizer is used");
-    if (tsr_tokenizer_open(model, &tokenizer) != TSR_OK)
+    if (open_tokenizer(&tokenizer) != TSR_OK)
         return cli_failed_in("data check", tsr_last_error());
-    context = context == 0 ? usual_context() : context;
     report *r = cli_alloc(1, sizeof *r);
     r->form = (data_form){
         .tokenizer = tokenizer, .format = format, .pairs = pairs, .loss_on_all = loss_on_all};

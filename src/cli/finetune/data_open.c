@@ -272,3 +272,9 @@ void data_get_counts(const data_set *set, data_part part, data_counts *out)
 {
     *out = set->side[part].counts;
 }
+
+int64_t data_usual_context(const tsr_model_config *config)
+{
+    const int64_t most = 1024;
+    return config != NULL && config->context < most ? config->context : most;
+}

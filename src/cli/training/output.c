@@ -216,15 +216,7 @@ static tsr_status write_tokenizer(const char *folder, const tsr_tokenizer *token
  * tokenizer. */
 static tsr_status copy_tokenizer(const char *from, const char *folder)
 {
-    static const char *const names[] = {"tokenizer.json",
-                                        "tokenizer_config.json",
-                                        "special_tokens_map.json",
-                                        "added_tokens.json",
-                                        "vocab.json",
-                                        "merges.txt",
-                                        "tokenizer.model",
-                                        "chat_template.jinja",
-                                        "generation_config.json"};
+    static const char *const names[] = {TSR__TOKENIZER_FILES, "generation_config.json"};
     char *prefix = prefix_of(from);
     tsr_status status = TSR_OK;
     for (size_t i = 0; i < sizeof names / sizeof *names && status == TSR_OK; i++)

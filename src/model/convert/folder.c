@@ -122,16 +122,7 @@ static tsr_status copy_file(tsr__conversion *c, const char *name)
 
 static tsr_status copy_tokenizer(tsr__conversion *c)
 {
-    static const char *const names[] = {
-        "tokenizer.json",
-        "tokenizer.model",
-        "tokenizer_config.json",
-        "special_tokens_map.json",
-        "added_tokens.json",
-        "vocab.json",
-        "merges.txt",
-        "chat_template.jinja",
-    };
+    static const char *const names[] = {TSR__TOKENIZER_FILES};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         TSR__TRY(copy_file(c, names[i]));
     return TSR_OK;

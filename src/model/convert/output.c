@@ -10,22 +10,13 @@
 
 #include "base/alloc.h"
 #include "platform/paths.h"
+#include "tokenizer/tokenizer_write.h"
 
 /* The names of all files that a conversion to a folder can write, and of those that programs would
  * read instead. */
-static const char *const names[] = {"model.safetensors.index.json",
-                                    "model.safetensors",
-                                    "generation_config.json",
-                                    "tokenizer.json",
-                                    "tokenizer.model",
-                                    "tokenizer_config.json",
-                                    "special_tokens_map.json",
-                                    "added_tokens.json",
-                                    "vocab.json",
-                                    "merges.txt",
-                                    "chat_template.jinja",
-                                    "config.json",
-                                    NULL};
+static const char *const names[] = {
+    "model.safetensors.index.json", "model.safetensors", "generation_config.json",
+    TSR__TOKENIZER_FILES,           "config.json",       NULL};
 
 static tsr_status failed(const char *action, const char *path)
 {
