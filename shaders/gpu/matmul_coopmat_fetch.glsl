@@ -7,8 +7,8 @@
 // shared memory too, so that an eight is never split.
 //
 // The offsets of an invocation's eights are computed once, before the first step. A step only
-// changes the address of the tile's first element. Lines beyond the matrix repeat its last line,
-// and their sums are never stored. Only the last step can reach beyond the end of k. It has a
+// changes the address of the tile's first element. Vectors of lines beyond the matrix repeat the last
+// one that begins in it, and the sums of these lines are never stored. Only the last step can reach beyond the end of k. It has a
 // separate load function, which replaces elements beyond the end by 0. In all other steps, no
 // instruction before the products waits for the loads.
 //
@@ -52,7 +52,7 @@ void FETCH(prepare)(uint lines)
     }
     [[unroll]] for (uint i = 0; i < FETCH(count); i++) {
         uvec2 place = FETCH(place)(i);
-        uint last = lines - (BY_LINE ? FETCH(width) : 1);
+        uint last = BY_LINE ? mm_last_vector(lines, FETCH(width)) : lines - 1;
         FETCH(at)[i] = (min(place.x, last) * LINE_STRIDE + place.y * K_STRIDE) * (FETCH(width) == 1 ? 1 : 2);
     }
 }
@@ -77,7 +77,7 @@ void FETCH(load)(uvec2 tile_at, uint lines)
             uint next = at + 8;
             if (BY_LINE) {
                 uvec2 place = FETCH(place)(i);
-                next = (min(place.x + 4, lines - 4) + place.y * K_STRIDE) * 2;
+                next = (min(place.x + 4, mm_last_vector(lines, 4)) + place.y * K_STRIDE) * 2;
             }
             FETCH(registers)[e] = uvec4(four_at(term, at), four_at(term, next));
         } else {

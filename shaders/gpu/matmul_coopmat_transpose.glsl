@@ -22,7 +22,7 @@ void FETCH(prepare_blocks)(uint lines)
 {
     [[unroll]] for (uint i = 0; i < FETCH(block_count); i++) {
         uvec2 place = FETCH(block_place)(i);
-        FETCH(block_at)[i] = (min(place.x, lines - FETCH(width)) * LINE_STRIDE + place.y * K_STRIDE) * 2;
+        FETCH(block_at)[i] = (min(place.x, mm_last_vector(lines, FETCH(width))) * LINE_STRIDE + place.y * K_STRIDE) * 2;
     }
 }
 
@@ -59,7 +59,7 @@ void FETCH(load_blocks)(uvec2 tile_at, uint lines)
                 FETCH(rows)[2 * i + k] = eight_at(k_at[k], at);
             } else {
                 uvec2 place = FETCH(block_place)(i);
-                uint next = (min(place.x + 4, lines - 4) * LINE_STRIDE + place.y * K_STRIDE) * 2;
+                uint next = (min(place.x + 4, mm_last_vector(lines, 4)) * LINE_STRIDE + place.y * K_STRIDE) * 2;
                 FETCH(rows)[2 * i + k] = uvec4(four_at(k_at[k], at), four_at(k_at[k], next));
             }
         }

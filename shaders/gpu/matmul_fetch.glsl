@@ -2,9 +2,9 @@
 // included once for a and once for b, which differ in names only. A "line" is a row of a or a
 // column of b, and a tile is LINES lines of BK products.
 //
-// Loads beyond the matrix are not skipped: their indices are clamped to its last element, so that
-// all loads can be in flight at once. Elements beyond the end of k are then replaced by 0, and sums
-// of lines beyond the matrix are never stored.
+// Loads beyond the matrix are not skipped: their indices are clamped to its last element, or to the
+// last vector that begins in it, so that all loads can be in flight at once. Elements beyond the end
+// of k are then replaced by 0, and sums of lines beyond the matrix are never stored.
 //
 // There are two load functions. FETCH(load) is for any step, and computes everything in each step.
 // FETCH(load_whole) is for steps that do not reach beyond the end of k. Its offsets are computed
@@ -43,7 +43,7 @@ void FETCH(prepare)(uint lines)
     const uint size = DTYPE == TSR_DT_F32 ? 4 : 2;
     [[unroll]] for (uint i = 0; i < FETCH(loads); i++) {
         uvec2 place = FETCH(place)(i);
-        uint last = lines - (LOAD == TSR_MM_LOAD_VEC_LINE ? 4 : 1);
+        uint last = LOAD == TSR_MM_LOAD_VEC_LINE ? mm_last_vector(lines, 4) : lines - 1;
         FETCH(at)[i] = (min(place.x, last) * LINE_STRIDE + place.y * K_STRIDE) * size;
     }
 }
@@ -78,11 +78,12 @@ void FETCH(load)(uvec2 at, uint lines, uint depth)
             uvec2 place = FETCH(place)(i);
             uint from;
             if (LOAD == TSR_MM_LOAD_VEC_K)
-                from = min(place.x, lines - 1) * (LINE_STRIDE / 4) + min(place.y, depth - 4) / 4;
+                from = min(place.x, lines - 1) * (LINE_STRIDE / 4) + min(place.y, mm_last_vector(depth, 4)) / 4;
             else
-                from = min(place.x, lines - 4) / 4 + min(place.y, depth - 1) * (K_STRIDE / 4);
+                from = min(place.x, mm_last_vector(lines, 4)) / 4 + min(place.y, depth - 1) * (K_STRIDE / 4);
             uvec4 bits = mm_load_bits4(at, from, DTYPE);
-            bits = place.y < depth ? bits : uvec4(0);
+            bits = LOAD == TSR_MM_LOAD_VEC_K ? mm_first_bits4(bits, depth - min(place.y, depth), DTYPE)
+                                             : (place.y < depth ? bits : uvec4(0));
             [[unroll]] for (uint c = 0; c < 4; c++)
                 FETCH(registers)[i * 4 + c] = bits[c];
         }

@@ -35,7 +35,7 @@ void FETCH(prepare)(uint lines)
 {
     [[unroll]] for (uint i = 0; i < FETCH(pieces); i++) {
         uvec2 place = FETCH(place)(i);
-        FETCH(at)[i] = (min(place.x, lines - FETCH(width)) * LINE_STRIDE + place.y * K_STRIDE) * 2;
+        FETCH(at)[i] = (min(place.x, mm_last_vector(lines, FETCH(width))) * LINE_STRIDE + place.y * K_STRIDE) * 2;
     }
 }
 

@@ -63,6 +63,24 @@ uvec4 mm_load_bits4(uvec2 base, uint i, uint dtype)
     return uvec4(tsr_words2(base).v[i], 0, 0);
 }
 
+// Returns where the last vector of `width` elements begins, of those that begin at multiples of `width`,
+// a power of two. It may reach beyond the `count` elements, but not beyond its own aligned bytes.
+uint mm_last_vector(uint count, uint width)
+{
+    return (count - 1) & ~(width - 1);
+}
+
+// Replaces all but the first `count` of the elements whose bits mm_load_bits4() returned by 0.
+uvec4 mm_first_bits4(uvec4 bits, uint count, uint dtype)
+{
+    const uvec4 all = uvec4(0xffffffffu);
+    if (dtype == TSR_DT_F32)
+        return bits & mix(uvec4(0), all, lessThan(uvec4(0, 1, 2, 3), uvec4(count)));
+    uvec2 low = mix(uvec2(0), uvec2(0xffffu), lessThan(uvec2(0, 2), uvec2(count)));
+    uvec2 high = mix(uvec2(0), uvec2(0xffff0000u), lessThan(uvec2(1, 3), uvec2(count)));
+    return uvec4(bits.xy & (low | high), 0, 0);
+}
+
 // Returns the value of an element whose bits mm_load_bits() returned.
 float mm_widen(uint bits, uint dtype)
 {

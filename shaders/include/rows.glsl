@@ -115,6 +115,9 @@ vec4 tsr_load_row4(uvec2 row, uvec2 step, uint j, uint count, uint dtype, uint f
         return tsr_load_aligned4(tsr_at(row, j * tsr_dtype_bytes(dtype)), dtype);
     if (form == TSR_ROW_DENSE4)
         return tsr_load_dense4(tsr_at(row, j * tsr_dtype_bytes(dtype)), dtype);
+    if (form == TSR_ROW_ENDS4)
+        return mix(vec4(missing), tsr_load_aligned4(tsr_at(row, j * tsr_dtype_bytes(dtype)), dtype),
+                   lessThan(uvec4(j) + uvec4(0u, 1u, 2u, 3u), uvec4(count)));
     vec4 value;
     [[unroll]] for (uint k = 0u; k < 4u; k++) {
         uvec2 at = tsr_row_element(row, step, min(j + k, count - 1u), form);
@@ -134,7 +137,7 @@ void tsr_store_float_bits(uvec2 at, uint dtype, uint bits)
 
 void tsr_store_row4(uvec2 row, uvec2 step, uint j, uint count, uint dtype, uint form, vec4 value)
 {
-    if (form == TSR_ROW_ALIGNED4) {
+    if (form == TSR_ROW_ALIGNED4 || (form == TSR_ROW_ENDS4 && j + 4u <= count)) {
         tsr_store_aligned4(tsr_at(row, j * tsr_dtype_bytes(dtype)), dtype, value);
     } else if (form == TSR_ROW_DENSE4) {
         tsr_store_dense4(tsr_at(row, j * tsr_dtype_bytes(dtype)), dtype, value);

@@ -94,7 +94,9 @@ TSR_PUSH_CHECK(tsr_matmul_wide_push);
 
 /* How a tile of a or b is loaded, a specialization constant. */
 #define TSR_MM_LOAD_SCALAR 0u /* any strides, one element at a time */
-/* Four neighbours along k. The stride of k is 1; all other strides are multiples of 4. */
+/* Four neighbours along k. The stride of k is 1; the offset and all other strides are multiples
+ * of 4. Of kernels with tiles in shared memory, these loads and the following ones may reach beyond
+ * the matrix, but begin in it. */
 #define TSR_MM_LOAD_VEC_K 1u
 /* At one k, elements of four neighbouring rows of a, or of four neighbouring columns of b. */
 #define TSR_MM_LOAD_VEC_LINE 2u
@@ -103,8 +105,8 @@ TSR_PUSH_CHECK(tsr_matmul_wide_push);
  * contiguous along k, or from line to line, where a line is a row of a or a column of b. SCALAR
  * loads one element at a time along k, and SCALAR_LINE from line to line. */
 #define TSR_MM_LOAD_SCALAR_LINE 3u
-/* Eight neighbours of 16 bits along k, or from line to line. The size of that dimension, the offset
- * and all other strides are multiples of 8. */
+/* Eight neighbours of 16 bits along k, or from line to line. The offset and all other strides are
+ * multiples of 8. */
 #define TSR_MM_LOAD_VEC8_K 4u
 #define TSR_MM_LOAD_VEC8_LINE 5u
 #define TSR_MM_COOPMAT_LOADS 6

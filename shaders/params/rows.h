@@ -20,6 +20,9 @@
  * at once only if the shader promises this. CPU drivers load element by element in any case, so
  * they use TSR_ROW_DENSE4 instead, which makes fewer variants of kernels. */
 #define TSR_ROW_ALIGNED4 3u
+/* As TSR_ROW_ALIGNED4, with any number of elements. The last load of a row reads up to three more.
+ */
+#define TSR_ROW_ENDS4 4u
 
 /* If a thread group has more than TSR_UNDIVIDED_THREADS invocations, its row is divided into
  * segments. The sum of a row consists of the sums of its segments, which one workgroup computes one

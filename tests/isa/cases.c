@@ -56,6 +56,7 @@ typedef struct product {
     bool transpose_a, transpose_b;
     bool bias; /* with bias and GELU */
     bool sums; /* and the sums of a's rows */
+    int pitch; /* elements from one row of a to the next; 0: a row */
 } product;
 
 /* X·Wᵀ is a forward product, X·W the gradient of its input and Xᵀ·W the gradient of its weight. */
@@ -80,6 +81,12 @@ static const product products[] = {
     {"f16 256^3 XWt", 0, 256, 256, 256, TSR_F16, TSR_F16, TSR_F16, .transpose_b = true},
     {"f32 4095^3 XWt", 0, 4095, 4095, 4095, TSR_F32, TSR_F32, TSR_F32, .transpose_b = true},
     {"f32 4096x4096x4095 XW", 0, 4096, 4096, 4095, TSR_F32, TSR_F32, TSR_F32, .bias = false},
+    {"f16 4096x50257x768 XW", 0, 4096, 50257, 768, TSR_F16, TSR_F16, TSR_F16, .pitch = 50304},
+    {"f16 50257x4096x768 XtW", 0, 50257, 4096, 768, TSR_F16, TSR_F16, TSR_F16, .transpose_a = true,
+     .pitch = 50304},
+    {"f32 4096x50257x768 XW", 0, 4096, 50257, 768, TSR_F32, TSR_F32, TSR_F32, .pitch = 50304},
+    {"f32 50257x4096x768 XtW", 0, 50257, 4096, 768, TSR_F32, TSR_F32, TSR_F32, .transpose_a = true,
+     .pitch = 50304},
     {"f32 768^3 XWt", 0, 768, 768, 768, TSR_F32, TSR_F32, TSR_F32, .transpose_b = true},
     {"f32 256^3 XWt", 0, 256, 256, 256, TSR_F32, TSR_F32, TSR_F32, .transpose_b = true},
     {"f32 100^3 XW", 0, 100, 99, 101, TSR_F32, TSR_F32, TSR_F32, .bias = false},
@@ -93,11 +100,21 @@ static const product products[] = {
     {"f32 128x4096x4096 XWt", 0, 128, 4096, 4096, TSR_F32, TSR_F32, TSR_F32, .transpose_b = true},
 };
 
+static tsr_tensor *make_pitched(tsr_dtype dtype, int rows, int columns, int pitch)
+{
+    tsr_tensor *view;
+
+    ck_assert_ok(tsr_tensor_slice(make(dtype, rows, pitch, -1), 1, 0, columns, 1, &view));
+    return keep(view);
+}
+
 static void record_product(const product *p)
 {
-    tsr_tensor *a = p->batch                    ? make(p->a, p->batch, p->m, p->k, -1)
-                    : p->transpose_a || p->sums ? make(p->a, p->k, p->m, -1)
-                                                : make(p->a, p->m, p->k, -1);
+    const bool turned = p->transpose_a || p->sums;
+    const int a_rows = turned ? p->k : p->m, a_columns = turned ? p->m : p->k;
+    tsr_tensor *a = p->batch
+                        ? make(p->a, p->batch, p->m, p->k, -1)
+                        : make_pitched(p->a, a_rows, a_columns, p->pitch ? p->pitch : a_columns);
     tsr_tensor *b = p->batch         ? make(p->b, p->batch, p->n, p->k, -1)
                     : p->transpose_b ? make(p->b, p->n, p->k, -1)
                                      : make(p->b, p->k, p->n, -1);

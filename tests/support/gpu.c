@@ -439,6 +439,18 @@ static tsr_tensor *strided_view(gpu_random *random, tsr_dtype dtype, int ndim, c
     return parent;
 }
 
+tsr_tensor *gpu_pitched_view(tsr_dtype dtype, int ndim, const int64_t *shape, tsr_tensor **parent)
+{
+    int64_t whole[TSR_MAX_DIMS];
+    tsr_tensor *view = NULL;
+    memcpy(whole, shape, (size_t)ndim * sizeof *whole);
+    whole[ndim - 1] = (shape[ndim - 1] + 7) / 8 * 8;
+    *parent = gpu_new(dtype, ndim, whole);
+    gpu_poison(*parent);
+    GPU_OK(tsr_tensor_slice(*parent, ndim - 1, 0, shape[ndim - 1], 1, &view));
+    return view;
+}
+
 tsr_tensor *gpu_random_view(gpu_random *random, tsr_dtype dtype, int ndim, const int64_t *shape,
                             tsr_tensor **parent)
 {

@@ -71,6 +71,9 @@ uint64_t gpu_random_u64(gpu_random *random);
 int64_t gpu_random_between(gpu_random *random, int64_t low, int64_t high); /* `high` is included */
 double gpu_random_unit(gpu_random *random);                                /* [-1, 1) */
 
+/* Creates a tensor whose rows start at multiples of 8 elements of *parent. All bytes between them
+ * are 0xff, which is NaN in each dtype of floats. */
+tsr_tensor *gpu_pitched_view(tsr_dtype dtype, int ndim, const int64_t *shape, tsr_tensor **parent);
 /* Makes a random view with exactly this shape: contiguous, or sliced, stepped and transposed from a
  * larger poisoned tensor. *parent must be destroyed after the view. */
 tsr_tensor *gpu_random_view(gpu_random *random, tsr_dtype dtype, int ndim, const int64_t *shape,

@@ -25,7 +25,8 @@ typedef struct matmul_case {
     batch_shape a_batch, b_batch; /* those of a and b */
     tsr_dtype a, b, y;
     bool transpose_a, transpose_b;
-    bool views; /* tensors are random slices of larger ones; otherwise they are row-major */
+    bool views;   /* tensors are random slices of larger ones; otherwise they are row-major */
+    bool pitched; /* rows of a and b start at multiples of 8 elements, and NaN is between them */
     float alpha;
     bool accumulate;
     tsr_activation activation;
@@ -44,14 +45,15 @@ static inline char *case_text(const matmul_case *c)
 {
     static char text[512];
 
-    snprintf(
-        text, sizeof text,
-        "m %lld k %lld n %lld, batch dims %d (a %d, b %d), %s%s × %s%s -> %s, views %d, alpha %g, "
-        "accumulate %d, activation %d, precision %d, bias %s",
-        (long long)c->m, (long long)c->k, (long long)c->n, c->batch.ndim, c->a_batch.ndim,
-        c->b_batch.ndim, tsr_dtype_name(c->a), c->transpose_a ? "ᵀ" : "", tsr_dtype_name(c->b),
-        c->transpose_b ? "ᵀ" : "", tsr_dtype_name(c->y), c->views, (double)c->alpha, c->accumulate,
-        (int)c->activation, (int)c->precision, c->bias ? tsr_dtype_name(c->bias) : "none");
+    snprintf(text, sizeof text,
+             "m %lld k %lld n %lld, batch dims %d (a %d, b %d), %s%s × %s%s -> %s, views %d%s, "
+             "alpha %g, "
+             "accumulate %d, activation %d, precision %d, bias %s",
+             (long long)c->m, (long long)c->k, (long long)c->n, c->batch.ndim, c->a_batch.ndim,
+             c->b_batch.ndim, tsr_dtype_name(c->a), c->transpose_a ? "ᵀ" : "", tsr_dtype_name(c->b),
+             c->transpose_b ? "ᵀ" : "", tsr_dtype_name(c->y), c->views,
+             c->pitched ? ", pitched" : "", (double)c->alpha, c->accumulate, (int)c->activation,
+             (int)c->precision, c->bias ? tsr_dtype_name(c->bias) : "none");
     return text;
 }
 
@@ -80,14 +82,16 @@ typedef struct operand {
     double *values;
 } operand;
 
-static inline operand operand_new(gpu_random *random, bool views, tsr_dtype dtype,
-                                  batch_shape shape)
+static inline operand operand_new(gpu_random *random, const matmul_case *c, bool pitched,
+                                  tsr_dtype dtype, batch_shape shape)
 {
     operand o = {.shape = shape, .dtype = dtype};
     int64_t count = count_of(&shape);
 
-    if (views) {
+    if (c->views) {
         o.view = gpu_random_view(random, dtype, shape.ndim, shape.size, &o.parent);
+    } else if (pitched) {
+        o.view = gpu_pitched_view(dtype, shape.ndim, shape.size, &o.parent);
     } else {
         o.parent = gpu_new(dtype, shape.ndim, shape.size);
         gpu_poison(o.parent);
@@ -234,13 +238,13 @@ static inline void check_surroundings(const matmul_case *c, const operand *y)
 /* Returns the status of the call. If it is TSR_OK, the result has been checked. */
 static inline tsr_status try_case(gpu_random *random, const matmul_case *c)
 {
-    operand a = operand_new(random, c->views, c->a,
+    operand a = operand_new(random, c, c->pitched, c->a,
                             c->transpose_a ? with_matrix(c->a_batch, c->k, c->m)
                                            : with_matrix(c->a_batch, c->m, c->k));
-    operand b = operand_new(random, c->views, c->b,
+    operand b = operand_new(random, c, c->pitched, c->b,
                             c->transpose_b ? with_matrix(c->b_batch, c->n, c->k)
                                            : with_matrix(c->b_batch, c->k, c->n));
-    operand y = operand_new(random, c->views, c->y, with_matrix(c->batch, c->m, c->n));
+    operand y = operand_new(random, c, false, c->y, with_matrix(c->batch, c->m, c->n));
     operand bias = {0};
     int64_t count = count_of(&y.shape);
     double *got = malloc((size_t)(count + 1) * sizeof *got);
@@ -251,7 +255,7 @@ static inline tsr_status try_case(gpu_random *random, const matmul_case *c)
     if (c->accumulate)
         gpu_put(y.view, y.values);
     if (c->bias) {
-        bias = operand_new(random, c->views, c->bias, c->bias_shape);
+        bias = operand_new(random, c, false, c->bias, c->bias_shape);
         gpu_put(bias.view, bias.values);
     }
     tsr_status status =

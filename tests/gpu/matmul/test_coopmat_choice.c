@@ -807,6 +807,18 @@ START_TEST(loads_follow_strides)
     variant = tsr__matmul_variant_for(config, &device, &p, false);
     ck_assert_uint_eq(variant.a_load, 3);
     ck_assert_uint_eq(variant.b_load, 0);
+    p.m = p.k = 61; /* sizes are odd, but strides are not */
+    variant = tsr__matmul_variant_for(config, &device, &p, true);
+    ck_assert_uint_eq(variant.a_load, TSR_MM_LOAD_VEC8_LINE);
+    ck_assert_uint_eq(variant.b_load, TSR_MM_LOAD_VEC8_K);
+    p = product(TSR_F32, TSR_F32, 64, 61, 64);
+    p.a.row = p.b.col = 64;
+    variant = tsr__matmul_variant_for(tsr__matmul_config_named("tiled-m"), &device, &p, true);
+    ck_assert_uint_eq(variant.a_load, TSR_MM_LOAD_VEC_K);
+    ck_assert_uint_eq(variant.b_load, TSR_MM_LOAD_VEC_K);
+    /* kernels for few rows do not read beyond the ends of rows */
+    variant = tsr__matmul_variant_for(tsr__matmul_config_named("vector-k"), &device, &p, true);
+    ck_assert_uint_eq(variant.b_load, TSR_MM_LOAD_SCALAR);
 }
 END_TEST
 

@@ -182,6 +182,7 @@ START_TEST(every_load)
         c.transpose_a = _i & 1;
         c.transpose_b = _i & 2;
         c.views = i % 2;
+        c.pitched = i == 2;
         run_forced(&random, &c);
     }
     forced = NULL;
@@ -309,7 +310,8 @@ START_TEST(loads_ahead_in_a_loop)
     ck_assert_uint_eq(choose(&device, TSR_F32, TSR_F32, 64, 101, 64).variant.ahead,
                       TSR__LOADS_WAIT);
     for (int i = 0; i < 4; i++) {
-        matmul_case c = plain_case(76, i < 2 ? 100 : 32, 68);
+        matmul_case c = i < 2 ? plain_case(75, 99, 67) : plain_case(76, 32, 68);
+        c.pitched = i < 2;
         c.transpose_a = i == 2;
         c.transpose_b = i % 2;
         force(names[i % 2]);

@@ -71,7 +71,8 @@ typedef struct shape {
     int64_t rows, classes;
 } shape;
 
-enum { WITH_LOSS = 1, WITH_GRADIENT = 2, IN_PLACE = 4 };
+/* PITCHED: rows of logits start at multiples of 8 elements. */
+enum { WITH_LOSS = 1, WITH_GRADIENT = 2, IN_PLACE = 4, PITCHED = 8 };
 
 /* `dtypes` are those of logits, loss and gradient. */
 static void cross_entropy_case(gpu_random *random, shape s, const tsr_dtype *dtypes,
@@ -79,7 +80,8 @@ static void cross_entropy_case(gpu_random *random, shape s, const tsr_dtype *dty
 {
     int64_t size[] = {s.rows, s.classes}, total = s.rows * s.classes;
     tsr_tensor *parents[4] = {NULL}, *loss = NULL, *gradient = NULL;
-    tsr_tensor *logits = gpu_random_view(random, dtypes[0], 2, size, &parents[0]);
+    tsr_tensor *logits = what & PITCHED ? gpu_pitched_view(dtypes[0], 2, size, &parents[0])
+                                        : gpu_random_view(random, dtypes[0], 2, size, &parents[0]);
     tsr_tensor *labels = gpu_random_view(random, label_dtype, 1, size, &parents[1]);
     if (what & WITH_LOSS)
         loss = gpu_random_view(random, dtypes[1], 1, size, &parents[2]);
@@ -346,6 +348,19 @@ START_TEST(no_rows_do_nothing)
 }
 END_TEST
 
+/* On GPUs, rows that start at multiples of four elements are loaded as vectors, whatever their
+ * length is; NaN follows them. */
+START_TEST(rows_with_gaps)
+{
+    static const tsr_dtype dtypes[][3] = {{TSR_F32, TSR_F32, TSR_F32}, {TSR_F16, TSR_F32, TSR_F16}};
+    static const int64_t classes[] = {1, 2, 65, 259, 50257};
+    gpu_random random = {36};
+    for (size_t i = 0; i < 2 * sizeof classes / sizeof *classes; i++)
+        cross_entropy_case(&random, (shape){i < 8 ? 40 : 2, classes[i / 2]}, dtypes[i % 2], TSR_I32,
+                           WITH_LOSS | WITH_GRADIENT | IN_PLACE | PITCHED);
+}
+END_TEST
+
 TESTS(cross_entropy)
 {
     tcase_add_checked_fixture(tests, gpu_setup, gpu_teardown);
@@ -356,6 +371,12 @@ TESTS(cross_entropy)
     tcase_add_test(tests, runs_agree_bit_by_bit);
     tcase_add_test(tests, mistakes_are_named);
     tcase_add_test(tests, no_rows_do_nothing);
+}
+
+TESTS(cross_entropy_as_gpu)
+{
+    tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);
+    tcase_add_test(tests, rows_with_gaps);
 }
 
 TESTS(cross_entropy_packed)

@@ -309,25 +309,36 @@ bool tsr__matmul_side_within(const tsr__matmul_side *side, int64_t rows, int64_t
 /* Loads and strides of kernels ------------------------------------------------------------- */
 
 /* Returns the kind of load for one operand. `line` is the stride along a's rows or b's columns, and
- * `k` is the stride along the other dimension. */
+ * `k` is the stride along the other dimension. If `ends` is true, the last vector may reach beyond
+ * the matrix. */
 static uint32_t load_of(const tsr__matmul_problem *p, const tsr__matmul_side *side, int64_t line,
-                        int64_t lines, int64_t k, int64_t width)
+                        int64_t lines, int64_t k, int64_t width, bool ends)
 {
-    if (k == 1 && p->k % width == 0 && tsr__matmul_side_vectors(p, side, line, width))
+    if (k == 1 && (ends || p->k % width == 0) && tsr__matmul_side_vectors(p, side, line, width))
         return width == 8 ? TSR_MM_LOAD_VEC8_K : TSR_MM_LOAD_VEC_K;
-    if (line == 1 && lines % width == 0 && tsr__matmul_side_vectors(p, side, k, width))
+    if (line == 1 && (ends || lines % width == 0) && tsr__matmul_side_vectors(p, side, k, width))
         return width == 8 ? TSR_MM_LOAD_VEC8_LINE : TSR_MM_LOAD_VEC_LINE;
-    return width == 8 ? load_of(p, side, line, lines, k, 4) : TSR_MM_LOAD_SCALAR;
+    return width == 8 ? load_of(p, side, line, lines, k, 4, ends) : TSR_MM_LOAD_SCALAR;
 }
 
 uint32_t tsr__matmul_a_load(const tsr__matmul_problem *p, int64_t max_width)
 {
-    return load_of(p, &p->a, p->a.row, p->m, p->a.col, max_width);
+    return load_of(p, &p->a, p->a.row, p->m, p->a.col, max_width, false);
 }
 
 uint32_t tsr__matmul_b_load(const tsr__matmul_problem *p, int64_t max_width)
 {
-    return load_of(p, &p->b, p->b.col, p->n, p->b.row, max_width);
+    return load_of(p, &p->b, p->b.col, p->n, p->b.row, max_width, false);
+}
+
+uint32_t tsr__matmul_a_tile_load(const tsr__matmul_problem *p, int64_t max_width)
+{
+    return load_of(p, &p->a, p->a.row, p->m, p->a.col, max_width, true);
+}
+
+uint32_t tsr__matmul_b_tile_load(const tsr__matmul_problem *p, int64_t max_width)
+{
+    return load_of(p, &p->b, p->b.col, p->n, p->b.row, max_width, true);
 }
 
 bool tsr__matmul_side_narrow(const tsr__matmul_side *side, int64_t rows, int64_t cols)

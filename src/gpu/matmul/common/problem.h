@@ -69,6 +69,11 @@ bool tsr__matmul_side_within(const tsr__matmul_side *side, int64_t rows, int64_t
 uint32_t tsr__matmul_a_load(const tsr__matmul_problem *problem, int64_t max_width);
 /* The same for b. */
 uint32_t tsr__matmul_b_load(const tsr__matmul_problem *problem, int64_t max_width);
+/* The same for kernels with tiles in shared memory. m, n and k may be any numbers: the last vector
+ * of a line may reach beyond the matrix. It does not leave memory that can be read, because it
+ * begins in the matrix at a multiple of its size. */
+uint32_t tsr__matmul_a_tile_load(const tsr__matmul_problem *problem, int64_t max_width);
+uint32_t tsr__matmul_b_tile_load(const tsr__matmul_problem *problem, int64_t max_width);
 
 /* True if a tile of rows × cols of `side` can be addressed with 32-bit strides and offsets. */
 bool tsr__matmul_side_narrow(const tsr__matmul_side *side, int64_t rows, int64_t cols);

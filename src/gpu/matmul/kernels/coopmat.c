@@ -177,8 +177,8 @@ static void specialize(const tsr__matmul_config *config, const tsr__matmul_devic
     variant->b_terms = p->b_terms > 0 ? p->b_terms : 1;
     set_depth(config, device, variant);
     if (vectors) {
-        variant->a_load = tsr__matmul_a_load(p, 8);
-        variant->b_load = tsr__matmul_b_load(p, 8);
+        variant->a_load = tsr__matmul_a_tile_load(p, 8);
+        variant->b_load = tsr__matmul_b_tile_load(p, 8);
     }
     if (variant->a_load == TSR_MM_LOAD_SCALAR)
         variant->a_load = scalar_load(p->a.row, p->a.col);

@@ -64,7 +64,8 @@ static bool fits(const tsr__matmul_config *config, const tsr__matmul_device *dev
     const int64_t width = load_width(config);
 
     return multiplies(config, p->a.dtype, p->b.dtype) &&
-           loads_suit(config, device, tsr__matmul_a_load(p, width), tsr__matmul_b_load(p, width)) &&
+           loads_suit(config, device, tsr__matmul_a_tile_load(p, width),
+                      tsr__matmul_b_tile_load(p, width)) &&
            tsr__matmul_y_narrow(p, config->bm, config->bn) &&
            tsr__matmul_side_narrow(&p->a, tsr__matmul_min(config->bm, p->m),
                                    tsr__matmul_min(config->bk, p->k)) &&
@@ -90,13 +91,13 @@ static void specialize(const tsr__matmul_config *config, const tsr__matmul_devic
                        const tsr__matmul_problem *p, bool vectors, tsr__matmul_variant *variant)
 {
     if (vectors) {
-        variant->a_load = tsr__matmul_a_load(p, load_width(config));
-        variant->b_load = tsr__matmul_b_load(p, load_width(config));
+        variant->a_load = tsr__matmul_a_tile_load(p, load_width(config));
+        variant->b_load = tsr__matmul_b_tile_load(p, load_width(config));
     }
     specialize_for_device(config, device, variant);
 }
 
-/* True if tsr__matmul_a_load() and tsr__matmul_b_load() can return `load`. */
+/* True if tsr__matmul_a_tile_load() and tsr__matmul_b_tile_load() can return `load`. */
 static bool has_load(const tsr__matmul_config *config, uint32_t load)
 {
     return load < TSR_MM_LOADS || (load_width(config) == 8 &&

@@ -101,7 +101,8 @@ uint32_t tsr__row_form(const tsr_device *device, const tsr__piece *piece, int op
     return misaligned % 4 == 0 ? TSR_ROW_DENSE4 : TSR_ROW_STRIDED;
 }
 
-uint32_t tsr__matrix_row_form(const tsr_tensor *matrix)
+/* Returns the form of the rows of a matrix, as if each had `count` elements. */
+static uint32_t matrix_form(const tsr_tensor *matrix, int64_t count)
 {
     const tsr_layout *layout = &matrix->layout;
     /* The form depends only on the stride between rows modulo 4 elements. Strides in a piece have
@@ -109,7 +110,21 @@ uint32_t tsr__matrix_row_form(const tsr_tensor *matrix)
     tsr__piece rows = {.ndim = 1, .shape = {layout->shape[0] > 1 ? 2 : 1}};
     rows.strides[0][0] = (uint32_t)(layout->strides[0] % 4);
     return tsr__row_form(matrix->buffer->device, &rows, 0, layout->dtype,
-                         tsr__tensor_address(matrix), layout->strides[1], layout->shape[1]);
+                         tsr__tensor_address(matrix), layout->strides[1], count);
+}
+
+uint32_t tsr__matrix_row_form(const tsr_tensor *matrix)
+{
+    return matrix_form(matrix, matrix->layout.shape[1]);
+}
+
+uint32_t tsr__class_row_form(const tsr_tensor *matrix)
+{
+    const int64_t count = matrix->layout.shape[1];
+
+    if (count % 4 != 0 && matrix_form(matrix, count + 4 - count % 4) == TSR_ROW_ALIGNED4)
+        return TSR_ROW_ENDS4;
+    return matrix_form(matrix, count);
 }
 
 uint64_t tsr__stride_bytes(const tsr_tensor *tensor, int dim)

@@ -47,6 +47,9 @@ uint32_t tsr__row_form(const tsr_device *device, const tsr__piece *piece, int op
 /* Returns the form of the rows of a tensor of two dimensions. The stride between rows can have any
  * size. */
 uint32_t tsr__matrix_row_form(const tsr_tensor *matrix);
+/* The same for kernels that also have the form TSR_ROW_ENDS4. Several operands with rows of the
+ * same length need the smallest of their forms. */
+uint32_t tsr__class_row_form(const tsr_tensor *matrix);
 
 /* A tensor's stride along `dim`, in bytes. */
 uint64_t tsr__stride_bytes(const tsr_tensor *tensor, int dim);

@@ -68,9 +68,9 @@ static tsr_status add_dispatch(tsr__dispatches *list, tsr_stream *stream, tsr_te
         .scale = scale,
     };
     uint32_t threads = tsr__thread_group_for(logits->buffer->device, params.rows, classes);
-    uint32_t form = tsr__matrix_row_form(logits);
-    if (gradient && tsr__matrix_row_form(gradient) < form)
-        form = tsr__matrix_row_form(gradient);
+    uint32_t form = tsr__class_row_form(logits);
+    if (gradient && tsr__class_row_form(gradient) < form)
+        form = tsr__class_row_form(gradient);
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_CROSS_ENTROPY,
         .spec_count = 6,

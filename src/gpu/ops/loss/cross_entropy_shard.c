@@ -118,9 +118,9 @@ static tsr_status add_dispatch(tsr__dispatches *list, tsr_stream *stream, const 
     };
     uint32_t threads =
         tsr__thread_group_for(s->logits->buffer->device, push.rows, logits->shape[1]);
-    uint32_t form = tsr__matrix_row_form(s->logits);
-    if (s->gradient && tsr__matrix_row_form(s->gradient) < form)
-        form = tsr__matrix_row_form(s->gradient);
+    uint32_t form = tsr__class_row_form(s->logits);
+    if (s->gradient && tsr__class_row_form(s->gradient) < form)
+        form = tsr__class_row_form(s->gradient);
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_CROSS_ENTROPY_SHARD,
         .spec_count = 7,
