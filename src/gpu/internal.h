@@ -32,6 +32,11 @@ bool tsr__tensors_overlap(const tsr_tensor *a, const tsr_tensor *b, bool *same);
 /* Returns the tensor's device, without a new reference to it. NULL for NULL. */
 tsr_device *tsr__tensor_device(const tsr_tensor *tensor);
 
+/* Returns at least `size`: the number of elements from one row of `size` elements to the next with
+ * which rows start at multiples of 128 bytes, so that kernels load vectors whatever `size` is. It
+ * is `size` on devices whose loads are as fast without. */
+int64_t tsr__row_pitch(const tsr_device *device, tsr_dtype dtype, int64_t size);
+
 /* True if `view` has the same memory as `whole` and the layout `layout`. */
 bool tsr__tensor_is_view(const tsr_tensor *view, const tsr_tensor *whole, const tsr_layout *layout);
 

@@ -214,6 +214,10 @@ TSR__ABSENT(tsr_attention_grad, tsr_stream *stream, tsr_tensor *dq, tsr_tensor *
 
 /* internal.h */
 NOTHING(tsr_device *, tsr__tensor_device, const tsr_tensor *tensor)
+int64_t tsr__row_pitch(const tsr_device *device, tsr_dtype dtype, int64_t size)
+{
+    return size;
+}
 
 /* findings.h */
 TSR__ABSENT(tsr__self_tests_find, const tsr_device_info *device, tsr__self_tests *out)

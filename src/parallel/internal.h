@@ -35,6 +35,11 @@ tsr_status tsr__layer_initial(const tsr_layer *layer, int index, tsr_stream *str
 tsr_status tsr__embedding_forward_as(tsr_layer *layer, const tsr_tensor *x, tsr_dtype dtype,
                                      tsr_tensor **y) TSR_NODISCARD;
 
+/* The same as tsr_layer_forward, for a column-parallel layer, but y has the distance tsr__row_pitch
+ * from row to row. */
+tsr_status tsr__column_forward_pitched(tsr_layer *layer, const tsr_tensor *x,
+                                       tsr_layer_saved **saved, tsr_tensor **y) TSR_NODISCARD;
+
 /* layers/column_linear.c: The forward pass of a column-parallel layer whose product normalises x
  * first, as the layer `norm` would. No backward pass can follow. If no kernel computes that in one
  * dispatch for each product, *y is NULL, and nothing is recorded. */

@@ -70,6 +70,12 @@ tsr_device *tsr__tensor_device(const tsr_tensor *tensor)
     return tensor ? tensor->buffer->device : NULL;
 }
 
+int64_t tsr__row_pitch(const tsr_device *device, tsr_dtype dtype, int64_t size)
+{
+    const int64_t unit = 128 / (int64_t)tsr_dtype_size(dtype);
+    return device->traits.narrow_accesses ? size : (size + unit - 1) / unit * unit;
+}
+
 tsr_status tsr_tensor_map(tsr_tensor *tensor, void **out)
 {
     TSR__REQUIRE(tensor != NULL && out != NULL, "tensor_map: %s is NULL",

@@ -1,5 +1,6 @@
 /* The head and the cross-entropy of its logits by chunks of tokens, so that the logits of a large
- * vocabulary never exist for all tokens at once. */
+ * vocabulary never exist for all tokens at once. Nobody else sees them, so their rows have the
+ * distance with which the kernels load vectors of any vocabulary. */
 #include <math.h>
 
 #include "base/error.h"
@@ -18,11 +19,13 @@ typedef struct head_loss {
     float scale;
     int64_t count, width, chunk; /* tokens in all rows; features; tokens of a chunk */
     int64_t first_class;
+    bool learns;         /* there is a backward pass */
     tsr_tensor *hidden;  /* [count, width] */
     tsr_tensor *labels;  /* [count] */
     tsr_tensor *weights; /* [count], or NULL */
     tsr_tensor *losses;  /* [count], or NULL */
-    tsr_tensor *dhidden; /* [count, width], or NULL: no backward pass */
+    tsr_tensor *dhidden; /* [count, width] for the chunks' gradients; NULL if there is one chunk */
+    tsr_tensor *only;    /* the gradient of the only chunk */
 } head_loss;
 
 /* Views of the tokens of a chunk, and the tensors made for it. */
@@ -139,7 +142,7 @@ static tsr_status add_loss(const head_loss *h, const chunk_tensors *c)
 static tsr_status chunk_losses(const head_loss *h, chunk_tensors *c)
 {
     tsr_stack *s = h->stack;
-    tsr_tensor *dlogits = h->dhidden ? c->logits : NULL;
+    tsr_tensor *dlogits = h->learns ? c->logits : NULL;
     if (c->losses || dlogits)
         TSR__TRY(tsr__vocabulary_cross_entropy(s->group, c->losses, dlogits, c->logits, c->labels,
                                                s->config->vocabulary, h->first_class, h->scale));
@@ -150,26 +153,31 @@ static tsr_status chunk_losses(const head_loss *h, chunk_tensors *c)
     return h->params->loss ? add_loss(h, c) : TSR_OK;
 }
 
-static tsr_status chunk_backward(const head_loss *h, chunk_tensors *c)
+static tsr_status chunk_backward(head_loss *h, chunk_tensors *c)
 {
     tsr_stack *s = h->stack;
     const bool finishes = tsr__stack_finishes_logits(s);
     if (finishes)
         TSR__TRY(tsr__stack_finish_logits_grad(s, c->saved, c->logits, &c->dlogits));
     TSR__TRY(tsr_layer_backward(s->head, c->saved, finishes ? c->dlogits : c->logits, &c->dhidden));
-    return tsr_copy(s->stream, c->to, c->dhidden);
+    if (h->dhidden)
+        return tsr_copy(s->stream, c->to, c->dhidden);
+    h->only = c->dhidden;
+    c->dhidden = NULL;
+    return TSR_OK;
 }
 
-static tsr_status run_chunk(const head_loss *h, chunk_tensors *c)
+static tsr_status run_chunk(head_loss *h, chunk_tensors *c)
 {
     tsr_stack *s = h->stack;
-    TSR__TRY(tsr_layer_forward(s->head, c->hidden, h->dhidden ? &c->saved : NULL, &c->logits));
+    TSR__TRY(
+        tsr__column_forward_pitched(s->head, c->hidden, h->learns ? &c->saved : NULL, &c->logits));
     TSR__TRY(tsr__stack_finish_logits(s, c->saved, c->logits));
     TSR__TRY(chunk_losses(h, c));
-    return h->dhidden ? chunk_backward(h, c) : TSR_OK;
+    return h->learns ? chunk_backward(h, c) : TSR_OK;
 }
 
-static tsr_status run_chunks(const head_loss *h)
+static tsr_status run_chunks(head_loss *h)
 {
     for (int64_t first = 0; first < h->count; first += h->chunk) {
         const int64_t count = h->count - first < h->chunk ? h->count - first : h->chunk;
@@ -202,9 +210,9 @@ static tsr_status flatten(head_loss *h, const tsr_tensor *hidden, const tsr_tens
 static tsr_status run_all(head_loss *h, const tsr_tensor *hidden, const tsr_tensor *dhidden)
 {
     tsr_stack *s = h->stack;
-    const tsr_pass pass = dhidden ? TSR_PASS_BACKWARD : TSR_PASS_FORWARD;
+    const tsr_pass pass = h->learns ? TSR_PASS_BACKWARD : TSR_PASS_FORWARD;
     const tsr__adapter_pass adapters = {
-        .pass = pass, .is_head = true, .trained = dhidden ? s->trained_passes : 0};
+        .pass = pass, .is_head = true, .trained = h->learns ? s->trained_passes : 0};
     TSR__TRY(flatten(h, hidden, dhidden));
     TSR__TRY(tsr__stack_adapters_begin(s, &adapters));
     tsr_status status = tsr__stack_begin(s, s->head, s->units.head, pass);
@@ -239,15 +247,18 @@ tsr_status tsr_stack_head_loss(tsr_stack *s, const tsr_tensor *hidden,
                    .scale = params->scale == 0 ? 1 : params->scale,
                    .count = layout->shape[0] * layout->shape[1],
                    .width = layout->shape[2],
+                   .learns = dhidden != NULL,
                    .first_class = first_class_of(s)};
     h.chunk =
         params->chunk_tokens > 0
             ? params->chunk_tokens
             : tsr__stack_chunk_tokens(s->config, tsr_group_size(s->group), layout->dtype, h.count);
-    if (dhidden)
+    if (dhidden && (h.count == 0 || h.count > h.chunk))
         TSR__TRY(tsr_tensor_create(s->device, layout->dtype, 3, layout->shape, &made));
-    const tsr_status status = run_all(&h, hidden, made);
-    tsr_tensor *views[] = {h.hidden, h.labels, h.weights, h.losses, h.dhidden};
+    tsr_status status = run_all(&h, hidden, made);
+    if (status == TSR_OK && h.only)
+        status = tsr_tensor_reshape(h.only, 3, layout->shape, &made);
+    tsr_tensor *views[] = {h.hidden, h.labels, h.weights, h.losses, h.dhidden, h.only};
     for (size_t i = 0; i < sizeof views / sizeof *views; i++)
         tsr_tensor_destroy(&views[i]);
     if (status != TSR_OK)

@@ -565,6 +565,19 @@ tsr_status tsr__stack_finish_logits(tsr_stack *s, tsr_layer_saved *saved, tsr_te
                : tsr_scale(s->stream, logits, logits, (float)s->config->logit_scale, 0);
 }
 
+/* Creates a tensor with the shape of `like` and the distance tsr__row_pitch from row to row. */
+static tsr_status new_pitched(tsr_device *device, const tsr_layout *like, tsr_tensor **out)
+{
+    const int64_t size = like->shape[like->ndim - 1];
+    tsr_layout whole = *like;
+    tsr_tensor *rows = NULL;
+    whole.shape[whole.ndim - 1] = tsr__row_pitch(device, like->dtype, size);
+    TSR__TRY(tsr_tensor_create(device, like->dtype, whole.ndim, whole.shape, &rows));
+    const tsr_status status = tsr_tensor_slice(rows, like->ndim - 1, 0, size, 1, out);
+    tsr_tensor_destroy(&rows);
+    return status;
+}
+
 tsr_status tsr__stack_finish_logits_grad(tsr_stack *s, const tsr_layer_saved *saved,
                                          const tsr_tensor *dlogits, tsr_tensor **out)
 {
@@ -572,8 +585,9 @@ tsr_status tsr__stack_finish_logits_grad(tsr_stack *s, const tsr_layer_saved *sa
     const tsr_tensor *bounded = tsr__layer_saved_kept(saved);
     const float scale = (float)s->config->logit_scale;
     tsr_tensor *d = NULL;
-    TSR__TRY(tsr_tensor_create(s->device, layout->dtype, layout->ndim, layout->shape, &d));
-    tsr_status status = TSR_OK;
+    tsr_status status = new_pitched(s->device, layout, &d);
+    if (status != TSR_OK)
+        return status;
     if (bounded) { /* dlogits · scale · (1 − bounded²) */
         status = tsr_binary(s->stream, d, bounded, bounded, TSR_BINARY_MUL);
         if (status == TSR_OK)

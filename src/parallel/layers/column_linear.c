@@ -99,8 +99,19 @@ static tsr_status column_multiply(tsr__column_linear *column, tsr__temps *temps,
     return tsr__adapter_norms_forward(&column->linear, temps, y2);
 }
 
+/* Creates a tensor with the shape of `in`, except for the last dimension, and with the distance
+ * tsr__row_pitch from row to row. */
+static tsr_status new_pitched(tsr__temps *temps, const tsr_tensor *in, tsr_dtype dtype,
+                              int64_t size, tsr_tensor **out)
+{
+    const int64_t pitch = tsr__row_pitch(tsr_stream_device(temps->stream), dtype, size);
+    tsr_tensor *rows;
+    TSR__TRY(tsr__temp_like(temps, in, dtype, -1, pitch, &rows));
+    return tsr__temp_slice(temps, rows, -1, 0, size, out);
+}
+
 static tsr_status column_forward_with(tsr__column_linear *column, tsr__temps *temps,
-                                      const tsr_tensor *x, tsr_activation activation,
+                                      const tsr_tensor *x, tsr_activation activation, bool pitched,
                                       tsr_layer_saved *saved, tsr_tensor **y)
 {
     const tsr__linear *linear = &column->linear;
@@ -113,7 +124,8 @@ static tsr_status column_forward_with(tsr__column_linear *column, tsr__temps *te
         TSR__TRY(gather_input(column, temps, x, &gathered));
         full_x = gathered;
     }
-    TSR__TRY(tsr__temp_like(temps, full_x, dtype, -1, column->features, &local));
+    TSR__TRY(pitched ? new_pitched(temps, full_x, dtype, column->features, &local)
+                     : tsr__temp_like(temps, full_x, dtype, -1, column->features, &local));
     TSR__TRY(column_multiply(column, temps, local, full_x, activation));
     /* A gathered sequence is not kept. The backward pass gathers it again, because the sequence is
      * divided in order to save this memory. */
@@ -139,9 +151,31 @@ tsr_status tsr__column_forward_activated(tsr_layer *layer, const tsr_tensor *x,
 {
     tsr__temps temps = {.stream = layer->stream};
     tsr_status status =
-        column_forward_with((tsr__column_linear *)layer, &temps, x, activation, saved, y);
+        column_forward_with((tsr__column_linear *)layer, &temps, x, activation, false, saved, y);
     tsr__temps_finish(&temps);
     return status;
+}
+
+tsr_status tsr__column_forward_pitched(tsr_layer *layer, const tsr_tensor *x,
+                                       tsr_layer_saved **saved, tsr_tensor **y)
+{
+    tsr__temps temps = {.stream = layer->stream};
+    tsr_layer_saved *keep = NULL;
+    tsr_tensor *result = NULL;
+    TSR__TRY(tsr__layer_check_forward(layer));
+    if (saved)
+        TSR__TRY(tsr__layer_saved_new(layer, x, &keep));
+    const tsr_status status = column_forward_with((tsr__column_linear *)layer, &temps, x,
+                                                  TSR_ACT_NONE, true, keep, &result);
+    tsr__temps_finish(&temps);
+    if (status != TSR_OK) {
+        tsr_layer_saved_destroy(&keep);
+        return status;
+    }
+    if (saved)
+        *saved = keep;
+    *y = result;
+    return TSR_OK;
 }
 
 tsr_status tsr__column_forward(tsr_layer *layer, const tsr_tensor *x, tsr_layer_saved *saved,

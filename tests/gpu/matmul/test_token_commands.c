@@ -156,29 +156,21 @@ enum { STEP_LAYERS = 2, STEP_WIDTH = 128, STEP_ROWS = 12, STEP_TOKENS = 64, STEP
 
 /* Forward and backward pass, loss and update of examples/gpt's model with biases, with fewer
  * layers. */
-static void training_step(tsr_stack *stack, tsr_optimizer *optimizer, tsr_group *group,
-                          tsr_tensor *const io[4])
+static void training_step(tsr_stack *stack, tsr_optimizer *optimizer, tsr_tensor *const io[3])
 {
     tsr_stack_saved *saved = NULL;
-    tsr_layer_saved *head = NULL;
-    tsr_tensor *y = NULL, *logits = NULL, *flat = NULL, *dlogits = NULL, *dy = NULL;
-    const int64_t rows = STEP_ROWS * STEP_TOKENS;
-    const tsr_partition_params partition = TSR_INIT(tsr_partition_params);
+    tsr_tensor *y = NULL, *dy = NULL;
     GPU_OK(tsr_stack_forward(stack, io[0], NULL, &saved, &y));
-    GPU_OK(tsr_stack_head_forward(stack, y, &head, &logits));
-    GPU_OK(tsr_tensor_reshape(logits, 2, (int64_t[]){rows, STEP_WORDS}, &flat));
-    GPU_OK(tsr_vocabulary_cross_entropy(group, io[2], io[3], flat, io[1], STEP_WORDS, &partition,
-                                        1.0F / (float)rows));
-    GPU_OK(tsr_tensor_reshape(io[3], 3, tsr_tensor_layout(logits)->shape, &dlogits));
-    GPU_OK(tsr_stack_head_backward(stack, head, dlogits, &dy));
+    GPU_OK(tsr_stack_head_loss(stack, y,
+                               tsr_head_loss_params(.labels = io[1], .losses = io[2],
+                                                    .scale = 1.0F / (STEP_ROWS * STEP_TOKENS)),
+                               &dy));
     GPU_OK(tsr_stack_backward(stack, saved, dy, NULL));
     GPU_OK(tsr_optimizer_step(optimizer, 1e-3F));
     GPU_OK(tsr_optimizer_zero_grad(optimizer));
-    tsr_tensor *all[] = {y, logits, flat, dlogits, dy};
-    for (int i = 0; i < 5; i++)
-        tsr_tensor_destroy(&all[i]);
+    tsr_tensor_destroy(&y);
+    tsr_tensor_destroy(&dy);
     tsr_stack_saved_destroy(&saved);
-    tsr_layer_saved_destroy(&head);
 }
 
 static const tsr_model_layer gpt_layer = {.struct_size = sizeof gpt_layer,
@@ -214,9 +206,9 @@ static void train(int steps, double *losses, tsr__profile *profile)
     tsr_group *group = NULL;
     tsr_stack *stack = NULL;
     tsr_optimizer *optimizer = NULL;
-    tsr_tensor *io[] = {gpu_new(TSR_I32, 2, (int64_t[]){STEP_ROWS, STEP_TOKENS}),
-                        gpu_new(TSR_I32, 1, &rows), gpu_new(TSR_F32, 1, &rows),
-                        gpu_new(TSR_F32, 2, (int64_t[]){rows, STEP_WORDS})};
+    const int64_t shape[] = {STEP_ROWS, STEP_TOKENS};
+    tsr_tensor *io[] = {gpu_new(TSR_I32, 2, shape), gpu_new(TSR_I32, 2, shape),
+                        gpu_new(TSR_F32, 2, shape)};
     for (int i = 0; i <= rows; i++)
         ids[i] = i * i % STEP_WORDS;
     GPU_OK(tsr_tensor_upload(queue, io[0], ids, (uint64_t)rows * sizeof *ids));
@@ -231,7 +223,7 @@ static void train(int steps, double *losses, tsr__profile *profile)
     for (int step = 0; step < steps; step++) {
         if (step == steps - 1)
             GPU_OK(tsr__stream_profile_begin(queue));
-        training_step(stack, optimizer, group, io);
+        training_step(stack, optimizer, io);
         if (step == steps - 1)
             GPU_OK(tsr__stream_profile_end(queue, profile));
         GPU_OK(tsr_tensor_download(queue, io[2], all, sizeof all));
@@ -242,7 +234,7 @@ static void train(int steps, double *losses, tsr__profile *profile)
     tsr_optimizer_destroy(&optimizer);
     tsr_stack_destroy(&stack);
     tsr_group_destroy(&group);
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 3; i++)
         tsr_tensor_destroy(&io[i]);
 }
 
