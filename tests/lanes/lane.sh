@@ -135,7 +135,8 @@ run_tap() {
         /^not ok / { failed++ }
         END { if (status != 0 && !failed) failed = 1; print passed + 0, failed + 0, skipped + 0; exit failed > 0 }
     ' "$tap" >>"$TALLY"
-    tap_status=$?
+    tally_status=$?
+    grep -q '^not ok ' "$tap" || [ "$tap_status" = 0 ] || echo "$* ended with status $tap_status" >&2
     rm -f "$tap"
-    return "$tap_status"
+    return "$tally_status"
 }

@@ -18,8 +18,14 @@ build "$folder" src/cli/tessera.exe examples/digits.exe $(printf 'tests/test-%s.
     $(printf 'tests/gpu/test-gpu-%s.exe ' $gpu) || exit 1
 
 Xvfb -displayfd 3 -screen 0 320x200x16 3>"$folder.display" >/dev/null 2>&1 &
-server=$!
-trap 'kill "$server"' EXIT
+display_server=$!
+# One server for all programs: Wine ends the usual one a moment after its last program, and a program that starts in that moment loses it.
+for wineserver in wineserver64 /usr/lib/wine/wineserver64 wineserver; do
+    command -v "$wineserver" >/dev/null && break
+done
+mkdir -p "$WINEPREFIX"
+"$wineserver" --persistent || exit 1
+trap '"$wineserver" --kill; kill "$display_server"' EXIT
 for _ in $(seq 100); do
     [ -s "$folder.display" ] && break
     sleep 0.1
