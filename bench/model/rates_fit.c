@@ -74,8 +74,10 @@ static bool split_experts(const bench_rates_times *times, const bench_rates_size
     const bool found = find_layer(times->seconds[BENCH_RATES_EXPERTS][i],
                                   times->seconds[BENCH_RATES_DEEP_EXPERTS][i], &fewer);
     split(layer, fewer, sizes->experts, sizes->part_experts, &rest, &pass->expert_element);
-    /* The same without the experts, of which both layers have the measured time. */
-    split(rest, fmax(part_layer - sizes->part_experts * pass->expert_element, 0),
+    /* The same without the experts, of which both layers have the measured time. Something is left
+     * for the other elements, even if noise gives all of it to the experts. */
+    split(fmax(rest, 1e-3 * layer),
+          fmax(part_layer - sizes->part_experts * pass->expert_element, 0),
           sizes->layer - sizes->experts, sizes->part_layer - sizes->part_experts, &pass->layer,
           &pass->element);
     return found;

@@ -157,6 +157,7 @@ START_TEST(finds_the_rates_of_experts)
     times.seconds[BENCH_RATES_DEEP_EXPERTS][2] = times.seconds[BENCH_RATES_EXPERTS][2];
     ck_assert(!bench_rates_fit(&times, s, PASSES, pass, &noisy));
     ck_assert_int_eq(noisy, 2);
+    ck_assert_double_gt(pass[2].element, 0); /* plans refuse 0 */
 }
 END_TEST
 
