@@ -39,7 +39,9 @@ layout(constant_id = 5) const uint SKIPS = 0;   // 1: the sums contain p.skip pr
 layout(constant_id = 6) const uint CAREFUL = 0; // 1: k, or the columns, do not fill a vector
 layout(constant_id = 7) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 8) const uint B_DTYPE = TSR_DT_F32;
-layout(constant_id = 9) const uint BATCHED = 0; // 1: each workgroup in z computes another matrix
+// 1: each workgroup in z computes another matrix. 2: p.bias is the address of a table, from which a
+// tile of rows gets the number of its matrix of b (only in matmul_lavapipe_nt.glsl).
+layout(constant_id = 9) const uint BATCHED = 0;
 // 0: all workgroups compute the same range of k. 1: k is split: each workgroup computes partial sums
 // over a range of k of its own, and a has at most one tile of rows. 2: the same, but a has several
 // tiles of rows, and the workgroup's index in z is the number of the tile (only in

@@ -163,9 +163,13 @@ void main()
         x = SPLIT > 1 ? z : 0;
     } else if (BATCHED == 0) {
         x += p.identity[p.identity[gl_WorkGroupID.z]] * p.block;
+    } else if (BATCHED == 2) {
+        x += z * p.block;
     }
     uint row0 = x * TM;
-    uint64_t batch = BATCHED != 0 ? z : 0;
+    uint64_t batch = BATCHED == 1 ? z : 0, b_batch = batch;
+    if (BATCHED == 2)
+        b_batch = uniform_index(floatBitsToUint(Float(p.bias + uint64_t(x) * 4).v));
     bool own;
     uint col0 = lavapipe_tile(gl_WorkGroupID.y, SUBGROUPS, (p.n + TN - 1) / TN, own) * TN;
 
@@ -173,7 +177,7 @@ void main()
     // tiles need no branch.
     uint first_k = split * (STEPS * LANES);
     uint64_t a_first = p.a - A_STEP + (batch * p.a_batch + first_k) * A_BYTES, a_stride = uint64_t(p.a_stride) * A_BYTES;
-    uint64_t b_first = p.b - B_STEP + (batch * p.b_batch + first_k) * B_BYTES, b_stride = uint64_t(p.b_stride) * B_BYTES;
+    uint64_t b_first = p.b - B_STEP + (b_batch * p.b_batch + first_k) * B_BYTES, b_stride = uint64_t(p.b_stride) * B_BYTES;
     uint64_t a_line[TM], b_line[TN];
     // The sums, followed by the levels of the tree that adds up their lanes. Each level has the
     // sums of elements 0 and 1, 2 and 3, … of the level before.

@@ -19,7 +19,8 @@ struct tsr_matmul_cpu_push {
      * instead. */
     TSR_ADDRESS sums;
     TSR_ADDRESS y;    /* the result of the epilogue, if the kernel applies one */
-    TSR_ADDRESS bias; /* one element for each column or, with TSR_MM_BIAS_ROWS, of y */
+    /* one element for each column or, with TSR_MM_BIAS_ROWS, of y; or a table (BATCHED = 2) */
+    TSR_ADDRESS bias;
     /* The number of elements from the start of one stored row to the next. */
     TSR_UINT a_stride, b_stride, sums_stride, y_stride;
     TSR_UINT m, n, k;    /* sizes, counted from the elements at these addresses on */

@@ -16,6 +16,7 @@
 typedef struct tsr__attention tsr__attention;
 typedef struct tsr__dispatches tsr__dispatches;
 typedef struct tsr__elementwise tsr__elementwise;
+typedef struct tsr__grouped tsr__grouped;
 typedef struct tsr__matmul_call tsr__matmul_call;
 typedef struct tsr__matmul_config tsr__matmul_config;
 typedef struct tsr__matmul_device tsr__matmul_device;
@@ -80,6 +81,8 @@ typedef struct tsr__cpu_kernels {
     /* y = x, converted to floats. x is a matrix in a block format, y a contiguous matrix. */
     tsr_status (*dequantize)(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *x,
                              bool *done);
+    /* The product of rows and the matrices of their experts. There are pairs, and n > 0. */
+    tsr_status (*matmul_grouped)(tsr_stream *stream, const tsr__grouped *call, bool *done);
 
     /* Attention ------------------------------------------------------------------------------ */
 

@@ -10,6 +10,7 @@ bool tsr__cpu_quant_rows_suit(const tsr__matmul_call *call);
 tsr_status tsr__cpu_quant_rows(const tsr__matmul_call *call);
 tsr_status tsr__cpu_dequantize(tsr_stream *stream, const tsr_tensor *y, const tsr_tensor *x,
                                bool *done);
+tsr_status tsr__cpu_matmul_grouped(tsr_stream *stream, const tsr__grouped *call, bool *done);
 
 tsr_status tsr__cpu_attention(const tsr__attention *call, bool *done);
 tsr_status tsr__cpu_attention_grad(const tsr__attention *call, bool *done);

@@ -6,6 +6,7 @@ const tsr__cpu_kernels tsr__cpu_kernels_table = {
     .quant_rows_suit = tsr__cpu_quant_rows_suit,
     .quant_rows = tsr__cpu_quant_rows,
     .dequantize = tsr__cpu_dequantize,
+    .matmul_grouped = tsr__cpu_matmul_grouped,
     .attention = tsr__cpu_attention,
     .attention_grad = tsr__cpu_attention_grad,
     .elementwise = tsr__cpu_elementwise,

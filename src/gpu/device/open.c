@@ -255,6 +255,10 @@ static tsr_status create_handle(tsr_device *device, const tsr__capabilities *cap
                      .stages = both,
                      .reads = VK_ACCESS_SHADER_READ_BIT | VK_ACCESS_TRANSFER_READ_BIT,
                      .writes = VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT};
+    if (device->cpu) { /* the only kernels that count workgroups (tsr__dispatch.counted) */
+        device->compute.stages |= VK_PIPELINE_STAGE_DRAW_INDIRECT_BIT;
+        device->compute.reads |= VK_ACCESS_INDIRECT_COMMAND_READ_BIT;
+    }
     device->transfer = (tsr__queue){.family = capabilities->transfer_family,
                                     .stages = VK_PIPELINE_STAGE_TRANSFER_BIT,
                                     .reads = VK_ACCESS_TRANSFER_READ_BIT,

@@ -7,6 +7,7 @@
 #include "base/checked.h"
 #include "base/given.h"
 #include "base/struct_size.h"
+#include "gpu/cpu_drivers/cpu_drivers.h"
 #include "gpu/device/device.h"
 #include "gpu/internal.h"
 #include "gpu/quant/dequantize.h"
@@ -418,6 +419,12 @@ tsr_status tsr__matmul_grouped_added(tsr_stream *stream, tsr_tensor *y, const ts
     const uint32_t most = tsr_stream_device(stream)->traits.most_iterations;
     TSR__REQUIRE(call.k / 3 < most, "%s: k is %u; at most %u on this device", op, call.k, most * 3);
     if (call.pairs.tokens == 0 || call.n == 0)
+        return TSR_OK;
+    const tsr__cpu_kernels *cpu = tsr_stream_device(stream)->cpu;
+    bool done = false;
+    if (cpu)
+        TSR__TRY(cpu->matmul_grouped(stream, &call, &done));
+    if (done)
         return TSR_OK;
     if (tsr__grouped_few_suits(stream, &call))
         return tsr__grouped_few(stream, &call);

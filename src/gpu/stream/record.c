@@ -328,7 +328,12 @@ static tsr_status record_dispatch(tsr_stream *stream, tsr__pipeline *pipeline, c
     if (dispatch->push_bytes > 0)
         vk->CmdPushConstants(commands, tsr__pipelines_layout(stream->device),
                              VK_SHADER_STAGE_COMPUTE_BIT, 0, dispatch->push_bytes, dispatch->push);
-    vk->CmdDispatch(commands, dispatch->groups[0], dispatch->groups[1], dispatch->groups[2]);
+    const tsr__access *counted = &dispatch->counted;
+    if (counted->buffer)
+        vk->CmdDispatchIndirect(commands, counted->buffer->handle,
+                                counted->buffer->slab_offset + counted->begin_bytes);
+    else
+        vk->CmdDispatch(commands, dispatch->groups[0], dispatch->groups[1], dispatch->groups[2]);
     tsr__stream_profile_recorded(stream);
     return tsr__stream_recorded(stream);
 }

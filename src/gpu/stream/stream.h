@@ -34,6 +34,10 @@ typedef struct tsr__dispatch {
     uint32_t push_bytes; /* at most TSR__PUSH_MAX, a multiple of 4 */
     /* the number of workgroups, within the device's limits; if one is 0, nothing is recorded */
     uint32_t groups[3];
+    /* If its buffer is not NULL, the device reads the number of workgroups, at most `groups`, from
+     * the first three words of this range, which is also in `access`. Only kernels for CPU drivers
+     * use this: barriers of GPUs would cost more. */
+    tsr__access counted;
     /* the work in multiply-adds; 0: it is estimated from the bytes of `access` */
     double work;
     /* For profiles (profile.h): the multiply-adds of floats, 0 in kernels other than products and

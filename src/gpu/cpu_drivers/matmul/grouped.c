@@ -1,0 +1,309 @@
+/* Grouped products, with the kernels of dense products. Pairs are arranged in tiles of rows of one
+ * expert (grouped_rows.comp). A table says which expert's matrix a tile is multiplied by; otherwise
+ * the tiles are one dense product, whose kernel gets the matrix from the table. The number of tiles
+ * is known on the device only, and the product dispatches as many workgroups. grouped_finish.comp
+ * computes y from the sums.
+ *
+ * With few pairs, each pair is a tile of one row. With many, they are sorted, and the last tile of
+ * an expert may have rows without pairs. */
+#include <string.h>
+
+#include "base/checked.h"
+#include "gpu/cpu_drivers/hooks.h"
+#include "gpu/cpu_drivers/matmul/plan.h"
+#include "gpu/experts/grouped.h"
+#include "shaders/params/grouped_cpu.h"
+#include "shaders/params/matmul_cpu.h"
+
+enum {
+    /* Calls with fewer multiply-adds of a matrix are as fast with the kernels for GPUs, which need
+     * fewer dispatches, and fewer pipelines. */
+    LEAST_PRODUCTS = 1 << 16,
+    BLOCK_TILES = 8,     /* tiles that are multiplied before the next columns are read */
+    FINISH_COLUMNS = 512 /* of a workgroup of grouped_finish.comp */
+};
+
+/* The most scratch memory; 1 GiB. */
+static const uint64_t most_bytes = UINT64_C(1) << 30;
+
+typedef struct grouped_run {
+    tsr__grouped call;
+    tsr__lavapipe_product product; /* a tile's */
+    bool is_sorted;
+    uint32_t tiles, block;      /* tiles: at most, a multiple of `block` */
+    uint32_t halves, columns;   /* of sums; workgroups across the columns of w */
+    uint32_t row_stride, lanes; /* of the rows of x in scratch memory; of a subgroup */
+    tsr__buffer *scratch;
+    tsr__access rows, sums, experts_of, places, groups; /* in scratch memory */
+    /* of the product that is recorded: with w or `up` */
+    const tsr_tensor *w;
+    uint32_t half;
+} grouped_run;
+
+static uint32_t pairs_of(const grouped_run *r)
+{
+    return r->call.pairs.tokens * r->call.pairs.chosen;
+}
+
+/* Records the dispatch that arranges the pairs. */
+static tsr_status arrange(tsr_stream *stream, const grouped_run *r)
+{
+    const tsr__grouped *call = &r->call;
+    const struct tsr_grouped_rows_push push = {
+        .x = tsr__tensor_address(call->x.tensor),
+        .ids = tsr__tensor_address(call->pairs.ids),
+        .order = r->is_sorted ? tsr__access_address(call->sorted.order) : 0,
+        .offsets = r->is_sorted ? tsr__access_address(call->sorted.offsets) : 0,
+        .rows = tsr__access_address(r->rows),
+        .experts_of = tsr__access_address(r->experts_of),
+        .places = tsr__access_address(r->places),
+        .groups = tsr__access_address(r->groups),
+        .pairs = pairs_of(r),
+        .chosen = call->pairs.chosen,
+        .experts = call->experts,
+        .k = call->k,
+        .x_stride = call->x.stride,
+        .x_divide = call->x.divide,
+        .ids_stride = call->pairs.ids_stride,
+        .row_stride = r->row_stride,
+        .tiles = r->tiles,
+        .tile_rows = r->product.method.rows,
+        .block = r->block,
+        .columns = r->columns,
+    };
+    tsr__dispatch dispatch = {
+        .shader = TSR__SHADER_GROUPED_ROWS,
+        .spec_count = 4,
+        .spec = {r->lanes, (uint32_t)call->x.tensor->layout.dtype, r->is_sorted,
+                 tsr__pair_rows_aligned(&call->x)},
+        .push = &push,
+        .push_bytes = sizeof push,
+        .access_count = 6,
+        .access = {tsr__read_of(call->x.tensor), tsr__read_of(call->pairs.ids), r->rows,
+                   r->experts_of, r->places, r->groups},
+    };
+    for (int i = 2; i < 6; i++)
+        dispatch.access[i].write = true;
+    if (r->is_sorted) {
+        dispatch.access[dispatch.access_count++] = call->sorted.order;
+        dispatch.access[dispatch.access_count++] = call->sorted.offsets;
+    }
+    tsr__groups_for(r->tiles, 1, dispatch.groups);
+    return tsr__stream_dispatch(stream, &dispatch);
+}
+
+typedef struct emit_context {
+    tsr_stream *stream;
+    const grouped_run *run;
+} emit_context;
+
+/* Records one range of k of the product of all tiles. */
+static tsr_status emit(void *user, const tsr__lavapipe_piece *piece)
+{
+    const emit_context *context = user;
+    const grouped_run *r = context->run;
+    const tsr_layout *w = &r->w->layout;
+    const double share = (double)piece->k / r->call.k;
+    const struct tsr_matmul_cpu_push push = {
+        .identity = {TSR_IDENTITY_8},
+        .a = tsr__access_address(r->rows) + piece->a * sizeof(float),
+        .b = tsr__tensor_address(r->w) + piece->b * tsr_dtype_size(w->dtype),
+        .sums = tsr__access_address(r->sums) +
+                ((uint64_t)r->half * r->call.n + piece->sums) * sizeof(float),
+        .bias = tsr__access_address(r->experts_of),
+        .a_stride = r->row_stride,
+        .b_stride = (uint32_t)w->strides[1],
+        .sums_stride = r->halves * r->call.n,
+        .m = r->tiles * r->product.method.rows,
+        .n = piece->n,
+        .k = piece->k,
+        .skip = piece->skip,
+        .accumulate = piece->accumulate,
+        .b_batch = (uint32_t)w->strides[0],
+        .block = r->block,
+    };
+    tsr__dispatch dispatch = {
+        .shader = TSR__SHADER_MATMUL_LAVAPIPE_NT,
+        .spec_count = TSR__LAVAPIPE_CONSTANTS,
+        .push = &push,
+        .push_bytes = sizeof push,
+        .groups = {r->block, r->columns, r->tiles / r->block},
+        .counted = r->groups,
+        .multiply_adds = share * pairs_of(r) * r->call.n * r->call.k,
+        .read_bytes = share * tsr__grouped_read_bytes(&r->call, r->w),
+        .access_count = 5,
+        .access = {r->rows, tsr__read_of(r->w), r->sums, r->experts_of, r->groups},
+    };
+    memcpy(dispatch.spec, piece->constants, sizeof piece->constants);
+    dispatch.spec[TSR__LAVAPIPE_BATCHED] = 2;
+    dispatch.access[2].write = true;
+    return tsr__stream_dispatch(context->stream, &dispatch);
+}
+
+/* Records the dispatch that computes y from the sums. */
+static tsr_status finish(tsr_stream *stream, const grouped_run *r)
+{
+    const tsr__grouped *call = &r->call;
+    const tsr_matmul_grouped_params *params = call->params;
+    const tsr_tensor *bias = params->bias ? params->bias : params->up_bias;
+    const struct tsr_grouped_finish_push push = {
+        .sums = tsr__access_address(r->sums),
+        .y = tsr__tensor_address(call->y.tensor),
+        .ids = tsr__tensor_address(call->pairs.ids),
+        .places = tsr__access_address(r->places),
+        .bias = params->bias ? tsr__tensor_address(params->bias) : 0,
+        .up_bias = params->up_bias ? tsr__tensor_address(params->up_bias) : 0,
+        .weights = params->weights ? tsr__tensor_address(params->weights) : 0,
+        .added = call->added ? tsr__tensor_address(call->added) : 0,
+        .rows = params->weights ? call->pairs.tokens : pairs_of(r),
+        .chosen = call->pairs.chosen,
+        .experts = call->experts,
+        .n = call->n,
+        .sums_stride = r->halves * call->n,
+        .y_stride = call->y.stride,
+        .ids_stride = call->pairs.ids_stride,
+        .weights_stride = call->weights_stride,
+        .bias_stride = bias ? (uint32_t)bias->layout.strides[0] : 0,
+        .accumulate = params->accumulate,
+        .limit = call->limit,
+    };
+    tsr__dispatch dispatch = {
+        .shader = TSR__SHADER_GROUPED_FINISH,
+        .spec_count = 7,
+        .spec = {r->lanes, (uint32_t)call->y.tensor->layout.dtype,
+                 bias ? (uint32_t)bias->layout.dtype : TSR_F32, params->weights != NULL,
+                 params->up != NULL, params->up ? (uint32_t)params->activation : 0,
+                 FINISH_COLUMNS},
+        .push = &push,
+        .push_bytes = sizeof push,
+        .access_count = 4,
+        .access = {r->sums, tsr__write_of(call->y.tensor), tsr__read_of(call->pairs.ids),
+                   r->places},
+    };
+    const tsr_tensor *others[] = {params->bias, params->up_bias, params->weights, call->added};
+    for (int i = 0; i < 4; i++)
+        if (others[i])
+            dispatch.access[dispatch.access_count++] = tsr__read_of(others[i]);
+    tsr__groups_for(push.rows * tsr__div_up_u64(call->n, FINISH_COLUMNS), 1, dispatch.groups);
+    return tsr__stream_dispatch(stream, &dispatch);
+}
+
+static tsr_status record(tsr_stream *stream, void *work)
+{
+    grouped_run *r = work;
+    const tsr__grouped *call = &r->call;
+    emit_context context = {stream, r};
+    if (r->is_sorted && !call->params->order)
+        TSR__TRY(tsr__sort_pairs(stream, &call->pairs, call->experts, &call->sorted));
+    TSR__TRY(arrange(stream, r));
+    for (r->half = 0; r->half < r->halves; r->half++) {
+        r->w = r->half == 0 ? call->w : call->params->up;
+        TSR__TRY(tsr__lavapipe_plan(&r->product, emit, &context));
+    }
+    return finish(stream, r);
+}
+
+/* Chooses the size of a tile, and describes its product. */
+static void choose(grouped_run *r, const tsr_device *device)
+{
+    const tsr__grouped *call = &r->call;
+    const uint32_t pairs = pairs_of(r), least_rows = 9, threshold = 2;
+    const bool few = pairs <= (uint64_t)threshold * call->experts;
+    r->lanes = device->info.subgroup_size;
+    r->is_sorted = !few;
+    r->halves = call->params->up ? 2 : 1;
+    /* rows of a tile do not map to the same few sets of a cache; see packed_stride in operands.c */
+    r->row_stride = (uint32_t)tsr__align_up_u64(call->k, 16) | 16;
+    r->product = (tsr__lavapipe_product){
+        .form = TSR__LAVAPIPE_NT,
+        /* the rows that an expert has on average */
+        .all_rows = few                             ? 1
+                    : pairs / call->experts < least_rows ? least_rows
+                                                         : pairs / call->experts,
+        .n = call->n,
+        .k = call->k,
+        .lanes = r->lanes,
+        .a_stride = r->row_stride,
+        .b_stride = (uint64_t)call->w->layout.strides[1],
+        .sums_stride = (uint64_t)r->halves * call->n,
+        .a_dtype = TSR_F32,
+        .b_dtype = call->w->layout.dtype,
+        .batched = true,
+        .sums_paired = call->n % 2 == 0,
+        .long_code = device->long_code,
+    };
+    tsr__lavapipe_method *method = &r->product.method;
+    *method = tsr__lavapipe_resolve(&r->product);
+    if (method->splits > 1)
+        *method = (tsr__lavapipe_method){.rows = method->rows,
+                                         .vectors = method->vectors,
+                                         .stretch = method->split_steps};
+    method->splits = 1;
+    r->product.m = r->product.all_rows = method->rows;
+    const uint32_t across = tsr__div_up_u32(call->n, method->vectors);
+    r->columns = tsr__div_up_u32(across, tsr__lavapipe_subgroups(across));
+    r->block = few ? 1 : BLOCK_TILES;
+    const uint64_t tiles = few ? pairs : (uint64_t)pairs / method->rows + call->experts;
+    r->tiles = (uint32_t)tsr__align_up_u64(tiles, r->block);
+}
+
+/* True if the kernels can compute the call. */
+static bool suits(const tsr_stream *stream, const tsr__grouped *call)
+{
+    const tsr_device *device = tsr_stream_device(stream);
+    const tsr_layout *w = &call->w->layout;
+    const tsr_tensor *up = call->params->up;
+    const uint32_t lanes = device->info.subgroup_size;
+    return device->traits.device_class == TSR__CLASS_LAVAPIPE && device->info.int64 &&
+           (lanes == 4 || lanes == 8 || lanes == 16) && w->dtype >= TSR_F32 &&
+           w->dtype <= TSR_BF16 && (w->dtype == TSR_F32 || device->storage == TSR__STORAGE_S16) &&
+           !call->transposed && w->strides[2] == 1 && w->strides[1] <= UINT32_MAX &&
+           w->strides[0] <= UINT32_MAX && call->experts > 0 &&
+           call->experts <= TSR_MATMUL_CPU_GROUPS && (!up || tsr__grouped_pairs_up(call)) &&
+           call->k > 0 && call->k <= UINT32_C(1) << 15 && call->n <= UINT32_C(1) << 14 &&
+           (double)call->pairs.tokens * call->pairs.chosen * call->n * call->k >= LEAST_PRODUCTS;
+}
+
+tsr_status tsr__cpu_matmul_grouped(tsr_stream *stream, const tsr__grouped *call, bool *done)
+{
+    grouped_run r = {.call = *call};
+    *done = false;
+    if (!suits(stream, call))
+        return TSR_OK;
+    choose(&r, tsr_stream_device(stream));
+    const uint64_t pairs = pairs_of(&r), rows = (uint64_t)r.tiles * r.product.method.rows;
+    const bool sorts = r.is_sorted && !call->params->order;
+    struct {
+        tsr__access *range;
+        uint64_t bytes;
+    } const parts[] = {
+        {&r.rows, rows * r.row_stride * sizeof(float)},
+        {&r.sums, rows * r.halves * call->n * sizeof(float)},
+        {&r.experts_of, r.tiles * sizeof(uint32_t)},
+        {&r.places, pairs * sizeof(uint32_t)},
+        {&r.groups, 3 * sizeof(uint32_t)},
+        {&r.call.sorted.order, sorts ? pairs * sizeof(int32_t) : 0},
+        {&r.call.sorted.offsets, sorts ? (call->experts + UINT64_C(1)) * sizeof(int32_t) : 0},
+    };
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        bytes += tsr__align_up_u64(parts[i].bytes, 256);
+    /* of the loops of grouped_rows.comp */
+    const uint64_t iterations = (r.is_sorted ? call->experts : pairs) +
+                                r.product.method.rows * (call->k / r.lanes + UINT64_C(2));
+    if (bytes > most_bytes || r.tiles / r.block > TSR_MATMUL_CPU_GROUPS ||
+        r.columns > TSR_MATMUL_CPU_GROUPS ||
+        iterations > tsr_stream_device(stream)->traits.most_iterations)
+        return TSR_OK;
+    if (sorts)
+        TSR__TRY(tsr__sort_check("matmul_grouped", stream, &call->pairs));
+    TSR__TRY(tsr__stream_scratch(stream, bytes, &r.scratch));
+    uint64_t at = 0;
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        if (parts[i].bytes > 0)
+            *parts[i].range = (tsr__access){r.scratch, at, at + parts[i].bytes, false};
+        at += tsr__align_up_u64(parts[i].bytes, 256);
+    }
+    *done = true;
+    return tsr__stream_atomic(stream, record, &r);
+}
