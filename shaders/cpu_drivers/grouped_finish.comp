@@ -13,55 +13,69 @@ layout(constant_id = 2) const uint BIAS_DTYPE = TSR_DT_F32;
 layout(constant_id = 3) const uint SUM = 0;
 layout(constant_id = 4) const uint GATED = 0;
 layout(constant_id = 5) const uint ACTIVATION = TSR_EXPERT_ACT_SILU;
-layout(constant_id = 6) const uint COLUMNS = 64; // of a workgroup
 
+const uint VECTORS = TSR_GROUPED_FINISH_VECTORS; // a workgroup computes as many columns in each invocation
 layout(push_constant, std430) uniform tsr_push
 {
     tsr_grouped_finish_push p;
 };
 
-float with_bias(float sum, uvec2 bias, uint expert, uint col)
+uint col_of(uint col0, uint v)
 {
-    if ((bias.x | bias.y) == 0)
-        return sum;
-    return sum + tsr_load_float(tsr_at_mul(bias, expert * p.bias_stride, tsr_dtype_bytes(BIAS_DTYPE)), col, BIAS_DTYPE);
+    return min(col0 + v * WORKGROUP + gl_LocalInvocationID.x, p.n - 1);
 }
 
-// The product of a pair with the matrix of its expert; with GATED, the activation of both products.
-float value_of(uint pair, uint expert, uint col)
+// Adds to values weight · (the product in columns from … from + n − 1 of a row of sums + the bias of its expert).
+void add_product(inout float values[VECTORS], uint row, uint from, float weight, uvec2 bias, uint expert, uint col0)
 {
-    tsr_floats sums = tsr_floats(tsr_at_mul(p.sums, tsr_words(p.places).v[pair], p.sums_stride * 4));
-    float value = with_bias(sums.v[col], p.bias, expert, col);
-    if (GATED != 0)
-        value = tsr_gated(value, with_bias(sums.v[p.n + col], p.up_bias, expert, col), p.limit, ACTIVATION);
-    return value;
+    for (uint split = 0; split < p.splits; split++) {
+        tsr_floats sums = tsr_floats(tsr_at_mul(p.sums, split * p.split_rows + row, p.sums_stride * 4));
+        [[unroll]] for (uint v = 0; v < VECTORS; v++)
+            values[v] += weight * sums.v[from + col_of(col0, v)];
+    }
+    if ((bias.x | bias.y) == 0)
+        return;
+    uvec2 at = tsr_at_mul(bias, expert * p.bias_stride, tsr_dtype_bytes(BIAS_DTYPE));
+    [[unroll]] for (uint v = 0; v < VECTORS; v++)
+        values[v] += weight * tsr_load_float(at, col_of(col0, v), BIAS_DTYPE);
 }
 
 void main()
 {
-    uint across = (p.n + COLUMNS - 1) / COLUMNS;
-    uint row = tsr_flat_group() / across, col0 = tsr_flat_group() % across * COLUMNS;
-    if (row >= p.rows)
+    const uint columns = VECTORS * WORKGROUP, across = (p.n + columns - 1) / columns;
+    uint y_row = tsr_flat_group() / across, col0 = tsr_flat_group() % across * columns;
+    if (y_row >= p.rows)
         return;
-    uvec2 to = tsr_at_mul(p.y, row, p.y_stride * tsr_dtype_bytes(Y_DTYPE));
-    for (uint col = col0 + gl_LocalInvocationID.x; col < min(col0 + COLUMNS, p.n); col += WORKGROUP) {
-        precise float value = 0.0;
-        bool any = SUM != 0;
-        for (uint rank = 0; rank < (SUM != 0 ? p.chosen : 1u); rank++) {
-            uint token = SUM != 0 ? row : row / p.chosen, at = SUM != 0 ? rank : row % p.chosen;
-            uint expert = tsr_words(p.ids).v[token * p.ids_stride + at];
-            if (expert >= p.experts)
+    float values[VECTORS], up[VECTORS];
+    [[unroll]] for (uint v = 0; v < VECTORS; v++)
+        values[v] = up[v] = 0.0;
+    uint first = SUM != 0 ? y_row * p.chosen : y_row;
+    for (uint pair = first; pair < first + (SUM != 0 ? p.chosen : 1); pair++) {
+        uint token = pair / p.chosen, rank = pair % p.chosen;
+        uint expert = tsr_words(p.ids).v[token * p.ids_stride + rank];
+        if (expert >= p.experts) {
+            if (SUM != 0)
                 continue;
-            any = true;
-            float weight = SUM != 0 ? tsr_floats(p.weights).v[token * p.weights_stride + at] : 1.0;
-            value += weight * value_of(token * p.chosen + at, expert, col);
-        }
-        if (!any)
             return;
+        }
+        uint row = tsr_words(p.places).v[pair];
+        float weight = SUM != 0 ? tsr_floats(p.weights).v[token * p.weights_stride + rank] : 1.0;
+        add_product(values, row, 0, weight, p.bias, expert, col0);
+        if (GATED != 0)
+            add_product(up, row, p.n, 1.0, p.up_bias, expert, col0);
+    }
+    uvec2 to = tsr_at_mul(p.y, y_row, p.y_stride * tsr_dtype_bytes(Y_DTYPE));
+    uvec2 added = tsr_at_mul(p.added, y_row, p.y_stride * tsr_dtype_bytes(Y_DTYPE));
+    [[unroll]] for (uint v = 0; v < VECTORS; v++) {
+        precise float value = values[v];
+        uint col = col_of(col0, v);
+        if (GATED != 0)
+            value = tsr_gated(value, up[v], p.limit, ACTIVATION);
         if (p.accumulate != 0)
             value += tsr_load_float(to, col, Y_DTYPE);
         if ((p.added.x | p.added.y) != 0)
-            value += tsr_load_float(tsr_at_mul(p.added, row, p.y_stride * tsr_dtype_bytes(Y_DTYPE)), col, Y_DTYPE);
-        tsr_store_float(to, col, Y_DTYPE, value);
+            value += tsr_load_float(added, col, Y_DTYPE);
+        if (col0 + v * WORKGROUP + gl_LocalInvocationID.x < p.n)
+            tsr_store_float(to, col, Y_DTYPE, value);
     }
 }

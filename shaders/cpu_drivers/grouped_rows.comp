@@ -55,7 +55,7 @@ void main()
     if (lane == 0) {
         tsr_words(p.experts_of).v[tile] = expert;
         if (tile == 0) {
-            tsr_words(p.groups).v[0] = p.block;
+            tsr_words(p.groups).v[0] = p.groups_x;
             tsr_words(p.groups).v[1] = p.columns;
             tsr_words(p.groups).v[2] = (total + p.block - 1) / p.block;
         }

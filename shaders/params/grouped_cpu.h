@@ -6,8 +6,8 @@
 #include "types.h"
 
 /* Arranges pairs in tiles: copies their rows of x to f32 rows, writes each tile's expert, each
- * pair's row, and the number of workgroups of the products, {block, columns, blocks that are not
- * empty}. `order` and `offsets` are as in tsr_grouped_push; they are unused if each pair is a tile.
+ * pair's row, and the number of workgroups of the products, {groups_x, columns, blocks of tiles that
+ * are not empty}. `order` and `offsets` are as in tsr_grouped_push; they are unused if each pair is a tile.
  */
 struct tsr_grouped_rows_push {
     TSR_ADDRESS x, ids, order, offsets;
@@ -15,17 +15,22 @@ struct tsr_grouped_rows_push {
     TSR_UINT pairs, chosen, experts, k;
     TSR_UINT x_stride, x_divide, ids_stride, row_stride; /* in elements */
     TSR_UINT tiles;                                      /* at most; a multiple of `block` */
-    TSR_UINT tile_rows, block, columns;
+    TSR_UINT tile_rows, block, groups_x, columns;
 };
 TSR_PUSH_CHECK(tsr_grouped_rows_push);
 
-/* Computes y from the products of pairs, which are f32 rows: bias, activation and weighted sum.
+/* The columns of y that an invocation of grouped_finish.comp computes. */
+#define TSR_GROUPED_FINISH_VECTORS 8u
+
+/* Computes y from the products of pairs, which are f32 rows, those of each split of k split_rows
+ * after those of the last: their sum, bias, activation and weighted sum.
  * `weights`, `bias`, `up_bias` and `added` are 0 if they are missing. */
 struct tsr_grouped_finish_push {
     TSR_ADDRESS sums, y, ids, places, bias, up_bias, weights, added;
     TSR_UINT rows; /* of y: tokens or pairs */
     TSR_UINT chosen, experts, n;
     TSR_UINT sums_stride, y_stride, ids_stride, weights_stride, bias_stride;
+    TSR_UINT splits, split_rows;
     TSR_UINT accumulate;
     TSR_FLOAT limit;
 };

@@ -19,8 +19,9 @@ enum {
     /* Calls with fewer multiply-adds of a matrix are as fast with the kernels for GPUs, which need
      * fewer dispatches, and fewer pipelines. */
     LEAST_PRODUCTS = 1 << 16,
-    BLOCK_TILES = 8,     /* tiles that are multiplied before the next columns are read */
-    FINISH_COLUMNS = 512 /* of a workgroup of grouped_finish.comp */
+    LONGEST = 128, /* steps of a range of k, with few pairs */
+    MOST_SPLITS = 16,
+    BLOCK_TILES = 8 /* tiles that are multiplied before the next columns are read */
 };
 
 /* The most scratch memory; 1 GiB. */
@@ -43,6 +44,12 @@ typedef struct grouped_run {
 static uint32_t pairs_of(const grouped_run *r)
 {
     return r->call.pairs.tokens * r->call.pairs.chosen;
+}
+
+/* A workgroup's index in x is that of a tile in its block, or that of a split. */
+static uint32_t groups_x(const grouped_run *r)
+{
+    return r->product.method.splits > 1 ? r->product.method.splits : r->block;
 }
 
 /* Records the dispatch that arranges the pairs. */
@@ -69,6 +76,7 @@ static tsr_status arrange(tsr_stream *stream, const grouped_run *r)
         .tiles = r->tiles,
         .tile_rows = r->product.method.rows,
         .block = r->block,
+        .groups_x = groups_x(r),
         .columns = r->columns,
     };
     tsr__dispatch dispatch = {
@@ -103,7 +111,8 @@ static tsr_status emit(void *user, const tsr__lavapipe_piece *piece)
     const emit_context *context = user;
     const grouped_run *r = context->run;
     const tsr_layout *w = &r->w->layout;
-    const double share = (double)piece->k / r->call.k;
+    const uint32_t splits = r->product.method.splits;
+    const double share = (double)piece->k * splits / r->call.k;
     const struct tsr_matmul_cpu_push push = {
         .identity = {TSR_IDENTITY_8},
         .a = tsr__access_address(r->rows) + piece->a * sizeof(float),
@@ -127,7 +136,7 @@ static tsr_status emit(void *user, const tsr__lavapipe_piece *piece)
         .spec_count = TSR__LAVAPIPE_CONSTANTS,
         .push = &push,
         .push_bytes = sizeof push,
-        .groups = {r->block, r->columns, r->tiles / r->block},
+        .groups = {groups_x(r), r->columns, r->tiles / r->block},
         .counted = r->groups,
         .multiply_adds = share * pairs_of(r) * r->call.n * r->call.k,
         .read_bytes = share * tsr__grouped_read_bytes(&r->call, r->w),
@@ -136,6 +145,7 @@ static tsr_status emit(void *user, const tsr__lavapipe_piece *piece)
     };
     memcpy(dispatch.spec, piece->constants, sizeof piece->constants);
     dispatch.spec[TSR__LAVAPIPE_BATCHED] = 2;
+    dispatch.spec[TSR__LAVAPIPE_SPLIT] = splits > 1 ? 2 : 0;
     dispatch.access[2].write = true;
     return tsr__stream_dispatch(context->stream, &dispatch);
 }
@@ -163,17 +173,18 @@ static tsr_status finish(tsr_stream *stream, const grouped_run *r)
         .y_stride = call->y.stride,
         .ids_stride = call->pairs.ids_stride,
         .weights_stride = call->weights_stride,
+        .splits = r->product.method.splits,
+        .split_rows = r->tiles * r->product.method.rows,
         .bias_stride = bias ? (uint32_t)bias->layout.strides[0] : 0,
         .accumulate = params->accumulate,
         .limit = call->limit,
     };
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_GROUPED_FINISH,
-        .spec_count = 7,
+        .spec_count = 6,
         .spec = {r->lanes, (uint32_t)call->y.tensor->layout.dtype,
                  bias ? (uint32_t)bias->layout.dtype : TSR_F32, params->weights != NULL,
-                 params->up != NULL, params->up ? (uint32_t)params->activation : 0,
-                 FINISH_COLUMNS},
+                 params->up != NULL, params->up ? (uint32_t)params->activation : 0},
         .push = &push,
         .push_bytes = sizeof push,
         .access_count = 4,
@@ -184,7 +195,8 @@ static tsr_status finish(tsr_stream *stream, const grouped_run *r)
     for (int i = 0; i < 4; i++)
         if (others[i])
             dispatch.access[dispatch.access_count++] = tsr__read_of(others[i]);
-    tsr__groups_for(push.rows * tsr__div_up_u64(call->n, FINISH_COLUMNS), 1, dispatch.groups);
+    tsr__groups_for(push.rows * tsr__div_up_u64(call->n, TSR_GROUPED_FINISH_VECTORS * r->lanes), 1,
+                    dispatch.groups);
     return tsr__stream_dispatch(stream, &dispatch);
 }
 
@@ -203,6 +215,20 @@ static tsr_status record(tsr_stream *stream, void *work)
     return finish(stream, r);
 }
 
+/* Divides k into ranges of at most LONGEST steps: into splits, so that workgroups read lines of w
+ * from start to end, or else into stretches. */
+static void divide_k(uint32_t k, uint32_t lanes, tsr__lavapipe_method *method)
+{
+    const uint32_t steps = tsr__div_up_u32(k, lanes), least = tsr__div_up_u32(steps, LONGEST);
+    method->stretch = tsr__div_up_u32(steps, least);
+    for (uint32_t splits = least; splits <= MOST_SPLITS; splits++)
+        if (k % (splits * lanes) == 0) {
+            method->splits = splits;
+            method->stretch = method->split_steps = k / (splits * lanes);
+            return;
+        }
+}
+
 /* Chooses the size of a tile, and describes its product. */
 static void choose(grouped_run *r, const tsr_device *device)
 {
@@ -217,7 +243,7 @@ static void choose(grouped_run *r, const tsr_device *device)
     r->product = (tsr__lavapipe_product){
         .form = TSR__LAVAPIPE_NT,
         /* the rows that an expert has on average */
-        .all_rows = few                             ? 1
+        .all_rows = few                                  ? 1
                     : pairs / call->experts < least_rows ? least_rows
                                                          : pairs / call->experts,
         .n = call->n,
@@ -234,14 +260,14 @@ static void choose(grouped_run *r, const tsr_device *device)
     };
     tsr__lavapipe_method *method = &r->product.method;
     *method = tsr__lavapipe_resolve(&r->product);
-    if (method->splits > 1)
-        *method = (tsr__lavapipe_method){.rows = method->rows,
-                                         .vectors = method->vectors,
-                                         .stretch = method->split_steps};
     method->splits = 1;
+    if (few)
+        divide_k(call->k, r->lanes, method);
     r->product.m = r->product.all_rows = method->rows;
     const uint32_t across = tsr__div_up_u32(call->n, method->vectors);
-    r->columns = tsr__div_up_u32(across, tsr__lavapipe_subgroups(across));
+    /* see subgroups_for in plan.c */
+    r->columns =
+        method->splits > 1 ? across : tsr__div_up_u32(across, tsr__lavapipe_subgroups(across));
     r->block = few ? 1 : BLOCK_TILES;
     const uint64_t tiles = few ? pairs : (uint64_t)pairs / method->rows + call->experts;
     r->tiles = (uint32_t)tsr__align_up_u64(tiles, r->block);
@@ -278,7 +304,7 @@ tsr_status tsr__cpu_matmul_grouped(tsr_stream *stream, const tsr__grouped *call,
         uint64_t bytes;
     } const parts[] = {
         {&r.rows, rows * r.row_stride * sizeof(float)},
-        {&r.sums, rows * r.halves * call->n * sizeof(float)},
+        {&r.sums, rows * r.product.method.splits * r.halves * call->n * sizeof(float)},
         {&r.experts_of, r.tiles * sizeof(uint32_t)},
         {&r.places, pairs * sizeof(uint32_t)},
         {&r.groups, 3 * sizeof(uint32_t)},
