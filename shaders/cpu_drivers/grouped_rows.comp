@@ -56,7 +56,7 @@ void main()
         tsr_words(p.experts_of).v[tile] = expert;
         if (tile == 0) {
             tsr_words(p.groups).v[0] = p.groups_x;
-            tsr_words(p.groups).v[1] = p.columns;
+            tsr_words(p.groups).v[1] = p.groups_y;
             tsr_words(p.groups).v[2] = (total + p.block - 1) / p.block;
         }
     }

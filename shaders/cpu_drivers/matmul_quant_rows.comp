@@ -33,11 +33,11 @@ void main()
     const uint m = (p.m_n >> 28) + 1, n = p.m_n & 0xfffffffu;
     uint col0 = uniform_index(gl_WorkGroupID.x) * TN;
     uint split = SPLITS > 1 ? uniform_index(gl_SubgroupID) : 0;
-    uint64_t b_line[TN], a_line[ROWS];
+    uint64_t b = find_matrix(), b_line[TN], a_line[ROWS];
     [[unroll]] for (uint j = 0; j < TN; j++)
-        b_line[j] = p.b + uint64_t(min(col0 + j, n - 1)) * p.b_stride + split * (STEPS * VECTOR_BYTES);
+        b_line[j] = b + uint64_t(min(col0 + j, n - 1)) * p.b_stride + split * (STEPS * VECTOR_BYTES);
     [[unroll]] for (uint i = 0; i < ROWS; i++)
-        a_line[i] = p.a + (uint64_t(min(i, m - 1)) * p.a_row + split * (STEPS * VECTOR)) * A_BYTES;
+        a_line[i] = p.a + (uint64_t(tile * ROWS + min(i, m - 1)) * p.a_row + split * (STEPS * VECTOR)) * A_BYTES;
     [[unroll]] for (uint e = 0; e < SUMS; e++)
         c[e] = 0.0;
 

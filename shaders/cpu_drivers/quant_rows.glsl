@@ -27,6 +27,9 @@ layout(constant_id = 6) const uint FORMAT = TSR_QUANT_ROWS_Q8_0;
 layout(constant_id = 7) const uint MODE = 0; // TSR_MM_…, the epilogue
 layout(constant_id = 8) const uint TILES = 1; // the number of tiles of a workgroup, each computed by one subgroup
 
+// 1: a workgroup's z is the number of a tile of ROWS rows of a grouped product (params/matmul_quant_rows.h).
+layout(constant_id = 9) const uint GROUPED = 0;
+
 const uint SPLITS = WORKGROUP / LANES / TILES; // the number of ranges of k, one per subgroup; 1 if a workgroup computes several tiles
 // The last vector of sums is complete: sums past ROWS · TN are copies of other sums, and nothing
 // stores them.
@@ -38,6 +41,19 @@ const uint A_BYTES = BYTES_OF(A_DTYPE);
 float c[2 * SUMS];
 
 shared float split_sums[SPLITS * SUMS];
+
+uint tile; // 0, or with GROUPED the number of the tile
+
+// Sets `tile`, and returns the address of the matrix.
+uint64_t find_matrix()
+{
+    tile = 0;
+    if (GROUPED == 0)
+        return p.b;
+    tile = uniform_index(gl_WorkGroupID.z);
+    uint expert = uniform_index(floatBitsToUint(Float(p.bias + uint64_t(tile) * 4).v));
+    return p.b + packUint2x32(uvec2(p.bias_row, p.bias_col)) * expert;
+}
 
 // Adds up the lanes of all sums, and then the sums of the workgroup's subgroups over their ranges of k. Applies the epilogue and stores y.
 void finish(uint m, uint n, uint col0, bool own)
@@ -84,7 +100,7 @@ void finish(uint m, uint n, uint col0, bool own)
                 sum += split_sums[e * SUMS + q * LANES + lane];
         }
         sum *= p.alpha;
-        uvec2 y = unpackUint2x32(p.y);
+        uvec2 y = unpackUint2x32(p.y + uint64_t(tile * ROWS) * (p.y_row * 4));
         uint at = row * p.y_row + col * p.y_col;
         if ((MODE & TSR_MM_ACCUMULATE) != 0)
             sum += tsr_load_float(y, at, y_dtype);

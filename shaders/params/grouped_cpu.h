@@ -6,8 +6,8 @@
 #include "types.h"
 
 /* Arranges pairs in tiles: copies their rows of x to f32 rows, writes each tile's expert, each
- * pair's row, and the number of workgroups of the products, {groups_x, columns, blocks of tiles that
- * are not empty}. `order` and `offsets` are as in tsr_grouped_push; they are unused if each pair is a tile.
+ * pair's row, and the number of workgroups of the products, {groups_x, groups_y, blocks of tiles
+ * that are not empty}. `order` and `offsets` are as in tsr_grouped_push; they are unused if each pair is a tile.
  */
 struct tsr_grouped_rows_push {
     TSR_ADDRESS x, ids, order, offsets;
@@ -15,7 +15,7 @@ struct tsr_grouped_rows_push {
     TSR_UINT pairs, chosen, experts, k;
     TSR_UINT x_stride, x_divide, ids_stride, row_stride; /* in elements */
     TSR_UINT tiles;                                      /* at most; a multiple of `block` */
-    TSR_UINT tile_rows, block, groups_x, columns;
+    TSR_UINT tile_rows, block, groups_x, groups_y;
 };
 TSR_PUSH_CHECK(tsr_grouped_rows_push);
 

@@ -11,6 +11,7 @@
 #include "base/checked.h"
 #include "gpu/cpu_drivers/hooks.h"
 #include "gpu/cpu_drivers/matmul/plan.h"
+#include "gpu/cpu_drivers/matmul/quant_rows.h"
 #include "gpu/experts/grouped.h"
 #include "shaders/params/grouped_cpu.h"
 #include "shaders/params/matmul_cpu.h"
@@ -29,13 +30,16 @@ static const uint64_t most_bytes = UINT64_C(1) << 30;
 
 typedef struct grouped_run {
     tsr__grouped call;
-    tsr__lavapipe_product product; /* a tile's */
+    tsr__lavapipe_product product; /* a tile's; unused if w is in a block format */
     bool is_sorted;
-    uint32_t tiles, block;      /* tiles: at most, a multiple of `block` */
-    uint32_t halves, columns;   /* of sums; workgroups across the columns of w */
-    uint32_t row_stride, lanes; /* of the rows of x in scratch memory; of a subgroup */
+    uint32_t tile_rows;
+    uint32_t tiles, block;   /* tiles: at most, a multiple of `block` */
+    uint32_t groups[2];      /* the workgroups of a product in x and y */
+    uint32_t halves, splits; /* of sums */
+    uint32_t row_stride;     /* of the rows of x in scratch memory */
+    uint32_t lanes;
     tsr__buffer *scratch;
-    tsr__access rows, sums, experts_of, places, groups; /* in scratch memory */
+    tsr__access rows, sums, experts_of, places, counts; /* in scratch memory */
     /* of the product that is recorded: with w or `up` */
     const tsr_tensor *w;
     uint32_t half;
@@ -44,12 +48,6 @@ typedef struct grouped_run {
 static uint32_t pairs_of(const grouped_run *r)
 {
     return r->call.pairs.tokens * r->call.pairs.chosen;
-}
-
-/* A workgroup's index in x is that of a tile in its block, or that of a split. */
-static uint32_t groups_x(const grouped_run *r)
-{
-    return r->product.method.splits > 1 ? r->product.method.splits : r->block;
 }
 
 /* Records the dispatch that arranges the pairs. */
@@ -64,7 +62,7 @@ static tsr_status arrange(tsr_stream *stream, const grouped_run *r)
         .rows = tsr__access_address(r->rows),
         .experts_of = tsr__access_address(r->experts_of),
         .places = tsr__access_address(r->places),
-        .groups = tsr__access_address(r->groups),
+        .groups = tsr__access_address(r->counts),
         .pairs = pairs_of(r),
         .chosen = call->pairs.chosen,
         .experts = call->experts,
@@ -74,10 +72,10 @@ static tsr_status arrange(tsr_stream *stream, const grouped_run *r)
         .ids_stride = call->pairs.ids_stride,
         .row_stride = r->row_stride,
         .tiles = r->tiles,
-        .tile_rows = r->product.method.rows,
+        .tile_rows = r->tile_rows,
         .block = r->block,
-        .groups_x = groups_x(r),
-        .columns = r->columns,
+        .groups_x = r->groups[0],
+        .groups_y = r->groups[1],
     };
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_GROUPED_ROWS,
@@ -88,7 +86,7 @@ static tsr_status arrange(tsr_stream *stream, const grouped_run *r)
         .push_bytes = sizeof push,
         .access_count = 6,
         .access = {tsr__read_of(call->x.tensor), tsr__read_of(call->pairs.ids), r->rows,
-                   r->experts_of, r->places, r->groups},
+                   r->experts_of, r->places, r->counts},
     };
     for (int i = 2; i < 6; i++)
         dispatch.access[i].write = true;
@@ -98,6 +96,26 @@ static tsr_status arrange(tsr_stream *stream, const grouped_run *r)
     }
     tsr__groups_for(r->tiles, 1, dispatch.groups);
     return tsr__stream_dispatch(stream, &dispatch);
+}
+
+/* Records a dispatch that multiplies all tiles over a share of k. */
+static tsr_status dispatch_tiles(tsr_stream *stream, const grouped_run *r, double share,
+                                 tsr__dispatch *dispatch)
+{
+    dispatch->groups[0] = r->groups[0];
+    dispatch->groups[1] = r->groups[1];
+    dispatch->groups[2] = r->tiles / r->block;
+    dispatch->counted = r->counts;
+    dispatch->multiply_adds = share * pairs_of(r) * r->call.n * r->call.k;
+    dispatch->read_bytes = share * tsr__grouped_read_bytes(&r->call, r->w);
+    dispatch->access[0] = r->rows;
+    dispatch->access[1] = tsr__read_of(r->w);
+    dispatch->access[2] = r->sums;
+    dispatch->access[2].write = true;
+    dispatch->access[3] = r->experts_of;
+    dispatch->access[4] = r->counts;
+    dispatch->access_count = 5;
+    return tsr__stream_dispatch(stream, dispatch);
 }
 
 typedef struct emit_context {
@@ -111,8 +129,7 @@ static tsr_status emit(void *user, const tsr__lavapipe_piece *piece)
     const emit_context *context = user;
     const grouped_run *r = context->run;
     const tsr_layout *w = &r->w->layout;
-    const uint32_t splits = r->product.method.splits;
-    const double share = (double)piece->k * splits / r->call.k;
+    const double share = (double)piece->k * r->splits / r->call.k;
     const struct tsr_matmul_cpu_push push = {
         .identity = {TSR_IDENTITY_8},
         .a = tsr__access_address(r->rows) + piece->a * sizeof(float),
@@ -123,7 +140,7 @@ static tsr_status emit(void *user, const tsr__lavapipe_piece *piece)
         .a_stride = r->row_stride,
         .b_stride = (uint32_t)w->strides[1],
         .sums_stride = r->halves * r->call.n,
-        .m = r->tiles * r->product.method.rows,
+        .m = r->tiles * r->tile_rows,
         .n = piece->n,
         .k = piece->k,
         .skip = piece->skip,
@@ -136,18 +153,26 @@ static tsr_status emit(void *user, const tsr__lavapipe_piece *piece)
         .spec_count = TSR__LAVAPIPE_CONSTANTS,
         .push = &push,
         .push_bytes = sizeof push,
-        .groups = {groups_x(r), r->columns, r->tiles / r->block},
-        .counted = r->groups,
-        .multiply_adds = share * pairs_of(r) * r->call.n * r->call.k,
-        .read_bytes = share * tsr__grouped_read_bytes(&r->call, r->w),
-        .access_count = 5,
-        .access = {r->rows, tsr__read_of(r->w), r->sums, r->experts_of, r->groups},
     };
     memcpy(dispatch.spec, piece->constants, sizeof piece->constants);
     dispatch.spec[TSR__LAVAPIPE_BATCHED] = 2;
-    dispatch.spec[TSR__LAVAPIPE_SPLIT] = splits > 1 ? 2 : 0;
-    dispatch.access[2].write = true;
-    return tsr__stream_dispatch(context->stream, &dispatch);
+    dispatch.spec[TSR__LAVAPIPE_SPLIT] = r->splits > 1 ? 2 : 0;
+    return dispatch_tiles(context->stream, r, share, &dispatch);
+}
+
+/* Records the product of all tiles and matrices in a block format. */
+static tsr_status multiply_blocks(tsr_stream *stream, const grouped_run *r)
+{
+    struct tsr_matmul_quant_rows_push push;
+    tsr__dispatch dispatch = tsr__lavapipe_quant_tiles(r->w, r->tile_rows, &push);
+    push.a = tsr__access_address(r->rows);
+    push.y = tsr__access_address(r->sums) + (uint64_t)r->half * r->call.n * sizeof(float);
+    push.bias = tsr__access_address(r->experts_of);
+    push.a_row = r->row_stride;
+    push.y_row = r->halves * r->call.n;
+    dispatch.push = &push;
+    dispatch.push_bytes = sizeof push;
+    return dispatch_tiles(stream, r, 1, &dispatch);
 }
 
 /* Records the dispatch that computes y from the sums. */
@@ -173,8 +198,8 @@ static tsr_status finish(tsr_stream *stream, const grouped_run *r)
         .y_stride = call->y.stride,
         .ids_stride = call->pairs.ids_stride,
         .weights_stride = call->weights_stride,
-        .splits = r->product.method.splits,
-        .split_rows = r->tiles * r->product.method.rows,
+        .splits = r->splits,
+        .split_rows = r->tiles * r->tile_rows,
         .bias_stride = bias ? (uint32_t)bias->layout.strides[0] : 0,
         .accumulate = params->accumulate,
         .limit = call->limit,
@@ -210,7 +235,9 @@ static tsr_status record(tsr_stream *stream, void *work)
     TSR__TRY(arrange(stream, r));
     for (r->half = 0; r->half < r->halves; r->half++) {
         r->w = r->half == 0 ? call->w : call->params->up;
-        TSR__TRY(tsr__lavapipe_plan(&r->product, emit, &context));
+        TSR__TRY(tsr_quant_format_of(r->w->layout.dtype)
+                     ? multiply_blocks(stream, r)
+                     : tsr__lavapipe_plan(&r->product, emit, &context));
     }
     return finish(stream, r);
 }
@@ -229,23 +256,25 @@ static void divide_k(uint32_t k, uint32_t lanes, tsr__lavapipe_method *method)
         }
 }
 
-/* Chooses the size of a tile, and describes its product. */
-static void choose(grouped_run *r, const tsr_device *device)
+/* Chooses tiles for matrices in a block format. */
+static void choose_for_blocks(grouped_run *r, bool few)
+{
+    struct tsr_matmul_quant_rows_push unused;
+    r->tile_rows = few ? 1 : TSR__QUANT_TILE_ROWS;
+    r->groups[0] = tsr__lavapipe_quant_tiles(r->call.w, r->tile_rows, &unused).groups[0];
+    r->groups[1] = r->splits = r->block = 1;
+}
+
+/* Chooses tiles for matrices of floats, and describes their product. */
+static void choose_for_floats(grouped_run *r, bool few, bool long_code)
 {
     const tsr__grouped *call = &r->call;
-    const uint32_t pairs = pairs_of(r), least_rows = 9, threshold = 2;
-    const bool few = pairs <= (uint64_t)threshold * call->experts;
-    r->lanes = device->info.subgroup_size;
-    r->is_sorted = !few;
-    r->halves = call->params->up ? 2 : 1;
-    /* rows of a tile do not map to the same few sets of a cache; see packed_stride in operands.c */
-    r->row_stride = (uint32_t)tsr__align_up_u64(call->k, 16) | 16;
+    const uint32_t average = pairs_of(r) / call->experts, least_rows = 9; /* of an expert */
     r->product = (tsr__lavapipe_product){
         .form = TSR__LAVAPIPE_NT,
-        /* the rows that an expert has on average */
-        .all_rows = few                                  ? 1
-                    : pairs / call->experts < least_rows ? least_rows
-                                                         : pairs / call->experts,
+        .all_rows = few                    ? 1
+                    : average > least_rows ? average
+                                           : least_rows,
         .n = call->n,
         .k = call->k,
         .lanes = r->lanes,
@@ -256,21 +285,46 @@ static void choose(grouped_run *r, const tsr_device *device)
         .b_dtype = call->w->layout.dtype,
         .batched = true,
         .sums_paired = call->n % 2 == 0,
-        .long_code = device->long_code,
+        .long_code = long_code,
     };
     tsr__lavapipe_method *method = &r->product.method;
     *method = tsr__lavapipe_resolve(&r->product);
     method->splits = 1;
     if (few)
         divide_k(call->k, r->lanes, method);
-    r->product.m = r->product.all_rows = method->rows;
-    const uint32_t across = tsr__div_up_u32(call->n, method->vectors);
-    /* see subgroups_for in plan.c */
-    r->columns =
-        method->splits > 1 ? across : tsr__div_up_u32(across, tsr__lavapipe_subgroups(across));
+    r->product.m = r->product.all_rows = r->tile_rows = method->rows;
+    r->splits = method->splits;
     r->block = few ? 1 : BLOCK_TILES;
-    const uint64_t tiles = few ? pairs : (uint64_t)pairs / method->rows + call->experts;
+    /* A workgroup's index in x is that of a split, or that of a tile in its block. Workgroups have
+     * as many subgroups as in plan.c. */
+    const uint32_t across = tsr__div_up_u32(call->n, method->vectors);
+    r->groups[0] = r->splits > 1 ? r->splits : r->block;
+    r->groups[1] =
+        r->splits > 1 ? across : tsr__div_up_u32(across, tsr__lavapipe_subgroups(across));
+}
+
+static void choose(grouped_run *r, const tsr_device *device)
+{
+    const tsr__grouped *call = &r->call;
+    const uint32_t pairs = pairs_of(r), threshold = 2;
+    const bool few = pairs <= (uint64_t)threshold * call->experts;
+    r->lanes = device->info.subgroup_size;
+    r->is_sorted = !few;
+    r->halves = call->params->up ? 2 : 1;
+    /* rows of a tile do not map to the same few sets of a cache; see packed_stride in operands.c */
+    r->row_stride = (uint32_t)tsr__align_up_u64(call->k, 16) | 16;
+    if (tsr_quant_format_of(call->w->layout.dtype))
+        choose_for_blocks(r, few);
+    else
+        choose_for_floats(r, few, device->long_code);
+    const uint64_t tiles = few ? pairs : (uint64_t)pairs / r->tile_rows + call->experts;
     r->tiles = (uint32_t)tsr__align_up_u64(tiles, r->block);
+}
+
+static bool are_floats(const tsr_device *device, const tsr_layout *w)
+{
+    return w->dtype == TSR_F32 ||
+           ((w->dtype == TSR_F16 || w->dtype == TSR_BF16) && device->storage == TSR__STORAGE_S16);
 }
 
 /* True if the kernels can compute the call. */
@@ -281,13 +335,13 @@ static bool suits(const tsr_stream *stream, const tsr__grouped *call)
     const tsr_tensor *up = call->params->up;
     const uint32_t lanes = device->info.subgroup_size;
     return device->traits.device_class == TSR__CLASS_LAVAPIPE && device->info.int64 &&
-           (lanes == 4 || lanes == 8 || lanes == 16) && w->dtype >= TSR_F32 &&
-           w->dtype <= TSR_BF16 && (w->dtype == TSR_F32 || device->storage == TSR__STORAGE_S16) &&
-           !call->transposed && w->strides[2] == 1 && w->strides[1] <= UINT32_MAX &&
-           w->strides[0] <= UINT32_MAX && call->experts > 0 &&
-           call->experts <= TSR_MATMUL_CPU_GROUPS && (!up || tsr__grouped_pairs_up(call)) &&
-           call->k > 0 && call->k <= UINT32_C(1) << 15 && call->n <= UINT32_C(1) << 14 &&
-           (double)call->pairs.tokens * call->pairs.chosen * call->n * call->k >= LEAST_PRODUCTS;
+           (lanes == 4 || lanes == 8 || lanes == 16) && !call->transposed && call->experts > 0 &&
+           call->experts <= TSR_MATMUL_CPU_GROUPS && call->k > 0 && call->k <= UINT32_C(1) << 15 &&
+           call->n <= UINT32_C(1) << 14 &&
+           (double)call->pairs.tokens * call->pairs.chosen * call->n * call->k >= LEAST_PRODUCTS &&
+           (are_floats(device, w) || tsr__lavapipe_quant_tiles_suit(call->w)) &&
+           w->strides[2] == 1 && w->strides[1] <= UINT32_MAX && w->strides[0] <= UINT32_MAX &&
+           (!up || tsr__grouped_pairs_up(call));
 }
 
 tsr_status tsr__cpu_matmul_grouped(tsr_stream *stream, const tsr__grouped *call, bool *done)
@@ -297,17 +351,17 @@ tsr_status tsr__cpu_matmul_grouped(tsr_stream *stream, const tsr__grouped *call,
     if (!suits(stream, call))
         return TSR_OK;
     choose(&r, tsr_stream_device(stream));
-    const uint64_t pairs = pairs_of(&r), rows = (uint64_t)r.tiles * r.product.method.rows;
+    const uint64_t pairs = pairs_of(&r), rows = (uint64_t)r.tiles * r.tile_rows;
     const bool sorts = r.is_sorted && !call->params->order;
     struct {
         tsr__access *range;
         uint64_t bytes;
     } const parts[] = {
         {&r.rows, rows * r.row_stride * sizeof(float)},
-        {&r.sums, rows * r.product.method.splits * r.halves * call->n * sizeof(float)},
+        {&r.sums, rows * r.splits * r.halves * call->n * sizeof(float)},
         {&r.experts_of, r.tiles * sizeof(uint32_t)},
         {&r.places, pairs * sizeof(uint32_t)},
-        {&r.groups, 3 * sizeof(uint32_t)},
+        {&r.counts, 3 * sizeof(uint32_t)},
         {&r.call.sorted.order, sorts ? pairs * sizeof(int32_t) : 0},
         {&r.call.sorted.offsets, sorts ? (call->experts + UINT64_C(1)) * sizeof(int32_t) : 0},
     };
@@ -315,10 +369,10 @@ tsr_status tsr__cpu_matmul_grouped(tsr_stream *stream, const tsr__grouped *call,
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         bytes += tsr__align_up_u64(parts[i].bytes, 256);
     /* of the loops of grouped_rows.comp */
-    const uint64_t iterations = (r.is_sorted ? call->experts : pairs) +
-                                r.product.method.rows * (call->k / r.lanes + UINT64_C(2));
+    const uint64_t iterations =
+        (r.is_sorted ? call->experts : pairs) + r.tile_rows * (call->k / r.lanes + UINT64_C(2));
     if (bytes > most_bytes || r.tiles / r.block > TSR_MATMUL_CPU_GROUPS ||
-        r.columns > TSR_MATMUL_CPU_GROUPS ||
+        r.groups[0] > TSR_MATMUL_CPU_GROUPS || r.groups[1] > TSR_MATMUL_CPU_GROUPS ||
         iterations > tsr_stream_device(stream)->traits.most_iterations)
         return TSR_OK;
     if (sorts)

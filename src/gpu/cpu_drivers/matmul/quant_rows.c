@@ -2,6 +2,7 @@
  * such matrices to floats, on lavapipe. k is divided into splits of several
  * steps. A step multiplies one vector of k or, with `by_block`, one block. A subgroup computes one
  * split of a tile, which is some columns of y. */
+#include "gpu/cpu_drivers/matmul/quant_rows.h"
 #include "base/checked.h"
 #include "gpu/cpu_drivers/hooks.h"
 #include "gpu/cpu_drivers/matmul/plan.h"
@@ -69,10 +70,11 @@ static uint32_t vector_of(const row_format *format, uint32_t lanes)
                                 : (uint32_t)tsr__dtype_block(format->dtype);
 }
 
-/* Returns the bytes from one row of a matrix to the next. */
+/* Returns the bytes from one row of a matrix, or of several, to the next. */
 static uint64_t row_bytes(const tsr_tensor *matrix)
 {
-    return tsr__dtype_bytes(matrix->layout.dtype, (uint64_t)matrix->layout.strides[0]);
+    const tsr_layout *l = &matrix->layout;
+    return tsr__dtype_bytes(l->dtype, (uint64_t)l->strides[l->ndim - 2]);
 }
 
 /* k is divided into `splits` splits of `steps` steps. */
@@ -123,20 +125,33 @@ static uint32_t columns_of(const row_format *format, const division *k, uint32_t
     return columns;
 }
 
+/* Returns the dispatch of `rows` rows, without its operands. */
+static tsr__dispatch dispatch_of(const tsr_tensor *b, int64_t n, int64_t k, uint32_t rows,
+                                 tsr_dtype a, uint32_t mode)
+{
+    const uint32_t lanes = b->buffer->device->info.subgroup_size;
+    const row_format *format = format_of(b);
+    division d = {1, 1};
+    divide(format, k, lanes, &d);
+    const uint32_t columns = columns_of(format, &d, rows, lanes, (uint32_t)n);
+    /* a workgroup computes either all splits of a tile or several tiles */
+    const uint32_t all_tiles = tsr__div_up_u32((uint32_t)n, columns);
+    const uint32_t tiles = format->rows == TSR__SHADER_MATMUL_QUANT_BYTES && d.splits == 1
+                               ? tsr__lavapipe_subgroups(all_tiles)
+                               : 1;
+    return (tsr__dispatch){
+        .shader = format->rows,
+        .spec_count = 10,
+        .spec = {lanes * d.splits * tiles, lanes, rows > 2 ? ROWS_AT_ONCE : rows, columns, d.steps,
+                 a, format->name, mode, tiles, false},
+        .groups = {tsr__div_up_u32(all_tiles, tiles), 1, 1},
+    };
+}
+
 /* Records the dispatch for up to ROWS_AT_ONCE rows of a. */
 static tsr_status record_rows(const tsr__matmul_call *call, int64_t row, uint32_t rows)
 {
     const tsr__matmul_problem *p = call->problem;
-    const uint32_t lanes = call->b->buffer->device->info.subgroup_size;
-    const row_format *format = format_of(call->b);
-    division k = {1, 1};
-    divide(format, p->k, lanes, &k);
-    const uint32_t columns = columns_of(format, &k, rows, lanes, (uint32_t)p->n);
-    /* a workgroup computes either all splits of a tile or several tiles */
-    const uint32_t all_tiles = tsr__div_up_u32((uint32_t)p->n, columns);
-    const uint32_t tiles = format->rows == TSR__SHADER_MATMUL_QUANT_BYTES && k.splits == 1
-                               ? tsr__lavapipe_subgroups(all_tiles)
-                               : 1;
     struct tsr_matmul_quant_rows_push push = {
         .identity = {TSR_IDENTITY_16},
         .a = tsr__matmul_address(call->a, &p->a, row * p->a.row),
@@ -152,21 +167,17 @@ static tsr_status record_rows(const tsr__matmul_call *call, int64_t row, uint32_
         .m_n = (rows - 1) << 28 | (uint32_t)p->n,
         .alpha = p->alpha,
     };
-    tsr__dispatch dispatch = {
-        .shader = format->rows,
-        .spec_count = 9,
-        .spec = {lanes * k.splits * tiles, lanes, rows > 2 ? ROWS_AT_ONCE : rows, columns, k.steps,
-                 p->a.dtype, format->name, tsr__matmul_mode(p), tiles},
-        .push = &push,
-        .push_bytes = sizeof push,
-        .groups = {tsr__div_up_u32(all_tiles, tiles), 1, 1},
-        .work = (double)rows * (double)p->n * (double)p->k,
-        .multiply_adds = (double)rows * (double)p->n * (double)p->k,
-        .access_count = call->bias ? 4 : 3,
-        .access = {tsr__read_of(call->a), tsr__read_of(call->b), tsr__write_of(call->y)},
-    };
+    tsr__dispatch dispatch =
+        dispatch_of(call->b, p->n, p->k, rows, p->a.dtype, tsr__matmul_mode(p));
+    dispatch.push = &push;
+    dispatch.push_bytes = sizeof push;
+    dispatch.work = dispatch.multiply_adds = (double)rows * (double)p->n * (double)p->k;
+    dispatch.access[0] = tsr__read_of(call->a);
+    dispatch.access[1] = tsr__read_of(call->b);
+    dispatch.access[2] = tsr__write_of(call->y);
+    dispatch.access_count = 3;
     if (call->bias)
-        dispatch.access[3] = tsr__read_of(call->bias);
+        dispatch.access[dispatch.access_count++] = tsr__read_of(call->bias);
     return tsr__stream_dispatch(call->stream, &dispatch);
 }
 
@@ -184,6 +195,39 @@ tsr_status tsr__cpu_quant_rows(const tsr__matmul_call *call)
 {
     tsr__matmul_call copy = *call;
     return tsr__stream_atomic(call->stream, record, &copy);
+}
+
+/* Grouped products ----------------------------------------------------------------------------- */
+
+bool tsr__lavapipe_quant_tiles_suit(const tsr_tensor *w)
+{
+    const row_format *format = format_of(w);
+    division k = {1, 1};
+    const tsr_device_info *info = &w->buffer->device->info;
+    return format && w->layout.shape[1] <= MAX_COLUMNS && row_bytes(w) <= UINT32_MAX &&
+           divide(format, w->layout.shape[2], info->subgroup_size, &k) &&
+           k.splits * info->subgroup_size <= info->max_workgroup_invocations;
+}
+
+tsr__dispatch tsr__lavapipe_quant_tiles(const tsr_tensor *w, uint32_t rows,
+                                        struct tsr_matmul_quant_rows_push *push)
+{
+    const tsr_layout *l = &w->layout;
+    const uint64_t matrix = tsr__dtype_bytes(l->dtype, (uint64_t)l->strides[0]);
+    tsr__dispatch dispatch =
+        dispatch_of(w, l->shape[1], l->shape[2], rows, TSR_F32, TSR_F32 << TSR_MM_Y_DTYPE_SHIFT);
+    dispatch.spec[dispatch.spec_count - 1] = true;
+    *push = (struct tsr_matmul_quant_rows_push){
+        .identity = {TSR_IDENTITY_16},
+        .b = tsr__tensor_address(w),
+        .b_stride = (uint32_t)row_bytes(w),
+        .y_col = 1,
+        .bias_row = (uint32_t)matrix,
+        .bias_col = (uint32_t)(matrix >> 32),
+        .m_n = (rows - 1) << 28 | (uint32_t)l->shape[1],
+        .alpha = 1,
+    };
+    return dispatch;
 }
 
 /* Panels --------------------------------------------------------------------------------------- */
