@@ -243,13 +243,13 @@ static tsr_status record(tsr_stream *stream, void *work)
 }
 
 /* Divides k into ranges of at most LONGEST steps: into splits, so that workgroups read lines of w
- * from start to end, or else into stretches. */
+ * from start to end, or else into stretches. The kernel's steps are a multiple of two. */
 static void divide_k(uint32_t k, uint32_t lanes, tsr__lavapipe_method *method)
 {
-    const uint32_t steps = tsr__div_up_u32(k, lanes), least = tsr__div_up_u32(steps, LONGEST);
-    method->stretch = tsr__div_up_u32(steps, least);
+    const uint32_t least = tsr__div_up_u32(k, LONGEST * lanes), pair = 2 * lanes;
+    method->stretch = tsr__min_u32(tsr__div_up_u32(k, least * pair), k / pair) * 2;
     for (uint32_t splits = least; splits <= MOST_SPLITS; splits++)
-        if (k % (splits * lanes) == 0) {
+        if (k % (splits * pair) == 0) {
             method->splits = splits;
             method->stretch = method->split_steps = k / (splits * lanes);
             return;
