@@ -27,6 +27,8 @@ layout(constant_id = 0) const uint A_DTYPE = TSR_DT_F32;
 layout(constant_id = 1) const uint B_DTYPE = TSR_DT_F32;
 layout(constant_id = 2) const uint A_LOAD = TSR_MM_LOAD_SCALAR;
 layout(constant_id = 3) const uint B_LOAD = TSR_MM_LOAD_SCALAR;
+// 1: p.bias is the address of a table, from which each matrix of a gets the number of its matrix of b.
+layout(constant_id = 4) const uint GROUPED = 0;
 
 // The step of the loop counter for four k: 1 if both operands are loaded as vectors of four k,
 // which saves divisions, because SwiftShader divides lane by lane; otherwise 4.
@@ -100,7 +102,10 @@ void main()
     uint k_begin = mm_split() * p.k_chunk;
     uint k_count = min(p.k_chunk, p.k - k_begin);
     a_t a = a_from(mm_at(mm_a_matrix(A_DTYPE), k_begin, p.a_k, A_DTYPE), row0, p.m);
-    b_t b = b_from(mm_at(mm_b_matrix(B_DTYPE), k_begin, p.b_k, B_DTYPE), col0, p.n);
+    uvec2 b_matrix = mm_b_matrix(B_DTYPE);
+    if (GROUPED != 0)
+        b_matrix = mm_at(p.b, tsr_words(p.bias).v[mm_inner()], p.b_inner, B_DTYPE);
+    b_t b = b_from(mm_at(b_matrix, k_begin, p.b_k, B_DTYPE), col0, p.n);
 
     float c[TM * TN];
     [[unroll]] for (int e = 0; e < TM * TN; e++)

@@ -14,6 +14,7 @@
 #include "gpu/cpu_drivers/matmul/quant_rows.h"
 #include "gpu/experts/grouped.h"
 #include "shaders/params/grouped_cpu.h"
+#include "shaders/params/matmul.h"
 #include "shaders/params/matmul_cpu.h"
 
 enum {
@@ -28,9 +29,13 @@ enum {
 /* The most scratch memory; 1 GiB. */
 static const uint64_t most_bytes = UINT64_C(1) << 30;
 
+/* The kernels of products. */
+typedef enum kernels { NONE, FLOATS, BLOCKS, SWIFTSHADER } kernels;
+
 typedef struct grouped_run {
     tsr__grouped call;
-    tsr__lavapipe_product product; /* a tile's; unused if w is in a block format */
+    kernels kernels;
+    tsr__lavapipe_product product; /* of a tile; only with FLOATS */
     bool is_sorted;
     uint32_t tile_rows;
     uint32_t tiles, block;   /* tiles: at most, a multiple of `block` */
@@ -175,6 +180,55 @@ static tsr_status multiply_blocks(tsr_stream *stream, const grouped_run *r)
     return dispatch_tiles(stream, r, 1, &dispatch);
 }
 
+/* True if four neighbours along k can be loaded as one vector. */
+static bool has_vectors(const tsr_tensor *w)
+{
+    const tsr_layout *l = &w->layout;
+    return l->shape[2] % 4 == 0 && l->strides[0] % 4 == 0 && l->strides[1] % 4 == 0 &&
+           tsr__tensor_address(w) % (4 * tsr_dtype_size(l->dtype)) == 0;
+}
+
+/* Records the product of all tiles on SwiftShader: each is a matrix of a batch. */
+static tsr_status multiply_on_swiftshader(tsr_stream *stream, const grouped_run *r)
+{
+    const tsr__grouped *call = &r->call;
+    const tsr_layout *w = &r->w->layout;
+    const struct tsr_matmul_push push = {
+        .a = tsr__access_address(r->rows),
+        .b = tsr__tensor_address(r->w),
+        .y = tsr__access_address(r->sums) + (uint64_t)r->half * call->n * sizeof(float),
+        .bias = tsr__access_address(r->experts_of),
+        .m = r->tile_rows,
+        .n = call->n,
+        .k = call->k,
+        .k_chunk = call->k,
+        .a_row = r->row_stride,
+        .a_k = 1,
+        .b_k = 1,
+        .b_col = (uint32_t)w->strides[1],
+        .y_row = r->halves * call->n,
+        .y_col = 1,
+        .batch_inner = UINT32_MAX,
+        .splits = 1,
+        .a_inner = r->tile_rows * r->row_stride,
+        .b_inner = (uint32_t)w->strides[0],
+        .y_inner = r->tile_rows * r->halves * call->n,
+        .alpha = 1,
+        .mode = TSR_DT_F32 << TSR_MM_Y_DTYPE_SHIFT | TSR_DT_F32 << TSR_MM_BIAS_DTYPE_SHIFT,
+    };
+    tsr__dispatch dispatch = {
+        .shader =
+            r->tile_rows == 1 ? TSR__SHADER_MATMUL_SWIFTSHADER4 : TSR__SHADER_MATMUL_SWIFTSHADER8,
+        .spec_count = 5,
+        .spec = {TSR_F32, (uint32_t)w->dtype,
+                 call->k % 4 == 0 ? TSR_MM_LOAD_VEC_K : TSR_MM_LOAD_SCALAR,
+                 has_vectors(r->w) ? TSR_MM_LOAD_VEC_K : TSR_MM_LOAD_SCALAR, true},
+        .push = &push,
+        .push_bytes = sizeof push,
+    };
+    return dispatch_tiles(stream, r, 1, &dispatch);
+}
+
 /* Records the dispatch that computes y from the sums. */
 static tsr_status finish(tsr_stream *stream, const grouped_run *r)
 {
@@ -235,9 +289,9 @@ static tsr_status record(tsr_stream *stream, void *work)
     TSR__TRY(arrange(stream, r));
     for (r->half = 0; r->half < r->halves; r->half++) {
         r->w = r->half == 0 ? call->w : call->params->up;
-        TSR__TRY(tsr_quant_format_of(r->w->layout.dtype)
-                     ? multiply_blocks(stream, r)
-                     : tsr__lavapipe_plan(&r->product, emit, &context));
+        TSR__TRY(r->kernels == SWIFTSHADER ? multiply_on_swiftshader(stream, r)
+                 : r->kernels == BLOCKS    ? multiply_blocks(stream, r)
+                                           : tsr__lavapipe_plan(&r->product, emit, &context));
     }
     return finish(stream, r);
 }
@@ -303,6 +357,14 @@ static void choose_for_floats(grouped_run *r, bool few, bool long_code)
         r->splits > 1 ? across : tsr__div_up_u32(across, tsr__lavapipe_subgroups(across));
 }
 
+static void choose_for_swiftshader(grouped_run *r, bool few)
+{
+    const uint32_t columns = 32, rows = 8; /* of matmul_swiftshader8.comp */
+    r->tile_rows = few ? 1 : rows;
+    r->groups[0] = tsr__div_up_u32(r->call.n, columns);
+    r->groups[1] = r->splits = r->block = 1;
+}
+
 static void choose(grouped_run *r, const tsr_device *device)
 {
     const tsr__grouped *call = &r->call;
@@ -313,42 +375,49 @@ static void choose(grouped_run *r, const tsr_device *device)
     r->halves = call->params->up ? 2 : 1;
     /* rows of a tile do not map to the same few sets of a cache; see packed_stride in operands.c */
     r->row_stride = (uint32_t)tsr__align_up_u64(call->k, 16) | 16;
-    if (tsr_quant_format_of(call->w->layout.dtype))
+    if (r->kernels == BLOCKS)
         choose_for_blocks(r, few);
+    else if (r->kernels == SWIFTSHADER)
+        choose_for_swiftshader(r, few);
     else
         choose_for_floats(r, few, device->long_code);
     const uint64_t tiles = few ? pairs : (uint64_t)pairs / r->tile_rows + call->experts;
     r->tiles = (uint32_t)tsr__align_up_u64(tiles, r->block);
 }
 
-static bool are_floats(const tsr_device *device, const tsr_layout *w)
+/* Returns the kernels that can multiply rows by w on the device. */
+static kernels kernels_for(const tsr_device *device, const tsr_tensor *w)
 {
-    return w->dtype == TSR_F32 ||
-           ((w->dtype == TSR_F16 || w->dtype == TSR_BF16) && device->storage == TSR__STORAGE_S16);
+    const tsr_dtype dtype = w->layout.dtype;
+    const uint32_t lanes = device->info.subgroup_size;
+    const bool is_16_bit = dtype == TSR_F16 || dtype == TSR_BF16,
+               is_float = dtype == TSR_F32 || is_16_bit;
+    if (device->traits.device_class == TSR__CLASS_CPU)
+        return is_float && lanes == 4 && device->subgroup_quads ? SWIFTSHADER : NONE;
+    if (!device->info.int64 || (lanes != 4 && lanes != 8 && lanes != 16))
+        return NONE;
+    if (is_float)
+        return is_16_bit && device->storage != TSR__STORAGE_S16 ? NONE : FLOATS;
+    return tsr__lavapipe_quant_tiles_suit(w) ? BLOCKS : NONE;
 }
 
-/* True if the kernels can compute the call. */
-static bool suits(const tsr_stream *stream, const tsr__grouped *call)
+/* True if the kernels can compute the call, and it is large enough. */
+static bool suits(const tsr__grouped *call)
 {
-    const tsr_device *device = tsr_stream_device(stream);
     const tsr_layout *w = &call->w->layout;
-    const tsr_tensor *up = call->params->up;
-    const uint32_t lanes = device->info.subgroup_size;
-    return device->traits.device_class == TSR__CLASS_LAVAPIPE && device->info.int64 &&
-           (lanes == 4 || lanes == 8 || lanes == 16) && !call->transposed && call->experts > 0 &&
-           call->experts <= TSR_MATMUL_CPU_GROUPS && call->k > 0 && call->k <= UINT32_C(1) << 15 &&
-           call->n <= UINT32_C(1) << 14 &&
+    return !call->transposed && call->experts > 0 && call->experts <= TSR_MATMUL_CPU_GROUPS &&
+           call->k > 0 && call->k <= UINT32_C(1) << 15 && call->n <= UINT32_C(1) << 14 &&
            (double)call->pairs.tokens * call->pairs.chosen * call->n * call->k >= LEAST_PRODUCTS &&
-           (are_floats(device, w) || tsr__lavapipe_quant_tiles_suit(call->w)) &&
-           w->strides[2] == 1 && w->strides[1] <= UINT32_MAX && w->strides[0] <= UINT32_MAX &&
-           (!up || tsr__grouped_pairs_up(call));
+           (w->strides[2] == 1 || w->shape[2] == 1) && w->strides[1] <= UINT32_MAX &&
+           w->strides[0] <= UINT32_MAX && (!call->params->up || tsr__grouped_pairs_up(call));
 }
 
 tsr_status tsr__cpu_matmul_grouped(tsr_stream *stream, const tsr__grouped *call, bool *done)
 {
     grouped_run r = {.call = *call};
     *done = false;
-    if (!suits(stream, call))
+    r.kernels = kernels_for(tsr_stream_device(stream), call->w);
+    if (r.kernels == NONE || !suits(call))
         return TSR_OK;
     choose(&r, tsr_stream_device(stream));
     const uint64_t pairs = pairs_of(&r), rows = (uint64_t)r.tiles * r.tile_rows;
