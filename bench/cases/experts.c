@@ -18,7 +18,7 @@ typedef struct sizes {
 
 /* Those of Qwen3-30B-A3B, and smaller ones for CPU drivers, with which as many tokens of a prompt
  * choose each expert. */
-static const sizes usual = {512, 128, 8, 2048, 768}, small = {128, 16, 4, 256, 96};
+static const sizes usual = {512, 128, 8, 2048, 768}, small = {128, 16, 4, 1024, 512};
 
 /* The matrices consist of so many different rows. With a prime number, rows of different experts
  * differ. */
@@ -451,8 +451,8 @@ const bench bench_experts = {
             "dense product of the library with as many operations, or with as many bytes of "
             "weights in the same format, and 'of peer' the ratio. Sizes are those of "
             "Qwen3-30B-A3B: 512 tokens, 8 of 128 experts, width 2048, 768 features; on CPU "
-            "drivers 128 tokens, 4 of 16 experts, width 256, 96 features, unless --large is given. "
-            "Weights are f16 and q4_k (q4_0 on CPU drivers), features are f32.\n",
+            "drivers 128 tokens, 4 of 16 experts, width 1024, 512 features, unless --large is "
+            "given. Weights are f16 and q4_k (q4_0 on CPU drivers), features are f32.\n",
     .takes = BENCH_DTYPES | BENCH_LARGE,
     .alone = true,
     .run = run_experts,

@@ -1,5 +1,5 @@
-/* Push constants of the kernels before and after grouped products on CPU drivers, whose pairs are in
- * tiles: `tile_rows` rows of one expert. */
+/* Push constants of the kernels before and after grouped products on CPU drivers, whose pairs are
+ * in tiles: `tile_rows` rows of one expert. */
 #ifndef TSR_PARAMS_GROUPED_CPU_H
 #define TSR_PARAMS_GROUPED_CPU_H
 
@@ -7,7 +7,8 @@
 
 /* Arranges pairs in tiles: copies their rows of x to f32 rows, writes each tile's expert, each
  * pair's row, and the number of workgroups of the products, {groups_x, groups_y, blocks of tiles
- * that are not empty}. `order` and `offsets` are as in tsr_grouped_push; they are unused if each pair is a tile.
+ * that are not empty}. `order` and `offsets` are as in tsr_grouped_push; they are unused if each
+ * pair is a tile.
  */
 struct tsr_grouped_rows_push {
     TSR_ADDRESS x, ids, order, offsets;

@@ -18,7 +18,7 @@ struct tsr_matmul_cpu_push {
      * these follow one another. With TSR_MM_SLOPE, this is the address of the second result
      * instead. */
     TSR_ADDRESS sums;
-    TSR_ADDRESS y;    /* the result of the epilogue, if the kernel applies one */
+    TSR_ADDRESS y; /* the result of the epilogue, if the kernel applies one */
     /* one element for each column or, with TSR_MM_BIAS_ROWS, of y; or a table (BATCHED = 2) */
     TSR_ADDRESS bias;
     /* The number of elements from the start of one stored row to the next. */

@@ -12,8 +12,9 @@
 #define TSR_QUANT_ROWS_Q6_K 4u
 #define TSR_QUANT_ROWS_MXFP4 5u
 
-/* In grouped products, which have no bias, `bias` is the address of the number of each tile's matrix,
- * and bias_row and bias_col are the low and high word of the bytes from matrix to matrix. y is f32. */
+/* In grouped products, which have no bias, `bias` is the address of the number of each tile's
+ * matrix, and bias_row and bias_col are the low and high word of the bytes from matrix to matrix. y
+ * is f32. */
 struct tsr_matmul_quant_rows_push {
     TSR_UINT identity[16]; /* TSR_IDENTITY_16 */
     TSR_ADDRESS a, b, y, bias;

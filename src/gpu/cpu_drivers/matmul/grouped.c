@@ -274,8 +274,9 @@ static tsr_status finish(tsr_stream *stream, const grouped_run *r)
     for (int i = 0; i < 4; i++)
         if (others[i])
             dispatch.access[dispatch.access_count++] = tsr__read_of(others[i]);
-    tsr__groups_for(push.rows * tsr__div_up_u64(call->n, TSR_GROUPED_FINISH_VECTORS * r->lanes), 1,
-                    dispatch.groups);
+    const uint32_t across =
+        tsr__div_up_u32(call->n, TSR_GROUPED_FINISH_VECTORS * r->lanes); /* of a row */
+    tsr__groups_for((uint64_t)push.rows * across, 1, dispatch.groups);
     return tsr__stream_dispatch(stream, &dispatch);
 }
 
