@@ -78,7 +78,7 @@ point "gpu/matmul includes no operator" parts gpu matmul internal device memory 
 point "gpu/attention includes products, rotary embedding and what operators share" parts gpu attention device memory pipeline stream \
     cpu_drivers matmul ops/common ops/rope
 point "gpu/experts includes products and what operators share" parts gpu experts internal device memory pipeline stream quant self_test \
-    experts matmul
+    cpu_drivers experts matmul
 point "gpu/checks includes no single operator" parts gpu checks internal device pipeline stream quant self_test matmul/self_test matmul/narrowed kv_cache \
     ops/common ops/optimizer/step_params
 point "comm/algorithms includes itself and collective_call.h" parts comm algorithms collective_call
