@@ -2,6 +2,9 @@
 // what they would be alone. This computes T = (1 + A)^−1, row after row, T with its columns multiplied by beta · carry, and the weights
 // decay(t, s) · (q[t]·k[s]) of the changes in y. A workgroup of CHUNK invocations computes one chunk of one head, an invocation one
 // column.
+//
+// If BLOCK is less than CHUNK, only the blocks of T on its diagonal are computed, and the blocks below them are −A, from which products of
+// blocks give the rest (delta_products.c). In place of the multiplied columns, `decay` then gets −beta · carry.
 #version 450
 #extension GL_GOOGLE_include_directive : require
 #include "include/tessera.glsl"
@@ -16,6 +19,8 @@ layout(push_constant, std430) uniform tsr_push
 
 #include "include/delta.glsl"
 #include "include/exp_log.glsl"
+
+layout(constant_id = 6) const uint BLOCK = 64;
 
 shared float triangle[CHUNK * (CHUNK - 1u) / 2u]; // row t begins at t · (t − 1) / 2
 shared vec4 numbers[CHUNK];
@@ -38,13 +43,19 @@ void main()
         float decay = seen ? tsr_exp(numbers[t].x - mine.x) : 0.0;
         float keys = tsr_floats(delta_row(p.work, p.key_key, key_rows + t, CHUNK)).v[s];
         float queries = tsr_floats(delta_row(p.work, p.query_key, key_rows + t, CHUNK)).v[s];
+        float product = numbers[t].w * decay * keys;
         if (s < t)
-            triangle[t * (t - 1u) / 2u + s] = numbers[t].w * decay * keys;
+            triangle[t * (t - 1u) / 2u + s] = product;
+        if (BLOCK < CHUNK) // the invocations of this block's columns write the blocks on the diagonal below
+            tsr_floats(delta_row(p.work, p.inverse, rows + t, CHUNK)).v[s] = s < t ? -product : 0.0;
         tsr_floats(delta_row(p.work, p.weights, rows + t, CHUNK)).v[s] = decay * queries;
     }
     barrier();
     float scale = mine.w * mine.y;
-    for (uint t = 0u; t < CHUNK; t++) {
+    uint first = BLOCK < CHUNK ? s / BLOCK * BLOCK : 0u;
+    if (BLOCK < CHUNK)
+        tsr_floats(own).v[7] = -scale;
+    for (uint t = first; t < first + BLOCK; t++) {
         uint row = t * (t - 1u) / 2u; // of no use for t = 0, which has no loop
         precise float sum = s == t ? 1.0 : 0.0;
         if (s < t) {
@@ -56,6 +67,7 @@ void main()
         if (s < t)
             triangle[row + s] = sum;
         tsr_floats(delta_row(p.work, p.inverse, rows + t, CHUNK)).v[s] = sum;
-        tsr_floats(delta_row(p.work, p.carried, rows + t, CHUNK)).v[s] = sum * scale;
+        if (BLOCK == CHUNK)
+            tsr_floats(delta_row(p.work, p.carried, rows + t, CHUNK)).v[s] = sum * scale;
     }
 }

@@ -5,6 +5,7 @@
  *     delta_chunks.c    chunks: scratch memory, products inside the chunks, the state from chunk to
  *                       chunk
  *     delta_matrices.c  the state from chunk to chunk by cooperative matrices
+ *     delta_products.c  the state, and its gradient, from chunk to chunk by batched products
  *     delta_gradient.c  the backward pass, always in chunks */
 #ifndef TSR_GPU_OPS_RECURRENT_DELTA_H
 #define TSR_GPU_OPS_RECURRENT_DELTA_H
@@ -53,16 +54,19 @@ typedef enum tsr__delta_array {
     TSR__DELTA_KEYS,    /* of key heads: normalised k */
     TSR__DELTA_Q_INVERSE,
     TSR__DELTA_K_INVERSE, /* of key heads: what the rows were multiplied by to be normalised */
-    TSR__DELTA_VALUES,    /* beta · v */
+    TSR__DELTA_VALUES,    /* beta · v; with products, see delta_products.c */
     TSR__DELTA_KEY_KEY,
     TSR__DELTA_QUERY_KEY, /* of key heads: products of all pairs of tokens of a chunk */
     TSR__DELTA_INVERSE,
     TSR__DELTA_CARRIED,
     TSR__DELTA_WEIGHTS, /* see delta_triangle.comp */
     TSR__DELTA_U,
-    TSR__DELTA_W, /* inverse · values, carried · keys */
+    TSR__DELTA_W, /* inverse · values, carried · keys; with products, deltas and −beta · carry ·
+                     keys */
+    /* for the backward pass; with products for the forward pass, too, but not of all chunks: the
+     * state before each chunk, rows [chunks, heads, key_dim] */
+    TSR__DELTA_STATES,
     /* for the backward pass only */
-    TSR__DELTA_STATES, /* the state before each chunk, rows [chunks, heads, key_dim] */
     TSR__DELTA_DELTAS,
     TSR__DELTA_DSTATES, /* the gradient of the state after each chunk */
     TSR__DELTA_DDELTAS,
@@ -98,6 +102,8 @@ typedef struct tsr__delta_chunks {
     uint32_t quads; /* a workgroup that goes from chunk to chunk has 4 · quads columns of a state */
     int64_t blocks; /* of columns */
     bool backward;
+    bool products;       /* the state goes from chunk to chunk by batched products */
+    int64_t kept_states; /* with products, the number of chunks whose states are kept at a time */
     tsr__delta_matrices matrices;
     tsr_tensor *work;                     /* f32: all arrays */
     uint32_t place[TSR__DELTA_ARRAYS];    /* in units of TSR_DELTA_UNIT bytes */
@@ -120,6 +126,12 @@ tsr_status tsr__delta_chunks_forward(const tsr__delta_chunks *c, const tsr_tenso
  * accesses. `dtype` is that of y or dy. */
 tsr__dispatch tsr__delta_scan_dispatch(const tsr__delta_chunks *c, tsr__shader shader,
                                        tsr_dtype dtype);
+/* Copies x, of value heads, into rows of chunks. Rows past the end of a sequence become 0. */
+tsr_status tsr__delta_value_rows(const tsr__delta_chunks *c, const tsr_tensor *x, uint32_t stride,
+                                 tsr__delta_array rows) TSR_NODISCARD;
+/* Copies contiguous states, f32 [batch, heads, key_dim, value_dim], to the slots of new_state. */
+tsr_status tsr__delta_store_state(const tsr__delta_chunks *c, const tsr_tensor *states,
+                                  const tsr_tensor *new_state) TSR_NODISCARD;
 /* The multiply-adds of the pass from chunk to chunk. */
 double tsr__delta_scan_work(const tsr__delta_chunks *c);
 /* Records out = a · b, or out += a · b, for all chunks. */
@@ -137,5 +149,18 @@ tsr_status tsr__delta_matrices_create(tsr__delta_chunks *c) TSR_NODISCARD;
 void tsr__delta_matrices_finish(tsr__delta_chunks *c);
 tsr_status tsr__delta_scan_matrices(const tsr__delta_chunks *c, const tsr_tensor *y,
                                     uint32_t y_stride, const tsr_tensor *new_state) TSR_NODISCARD;
+
+/* Batched products: whether they are used; what they need of the insides of the chunks, from the
+ * blocks that delta_triangle.comp computes with BLOCK = TSR__DELTA_BLOCK; the state from chunk to
+ * chunk; and its gradient. */
+enum { TSR__DELTA_BLOCK = 16 };
+bool tsr__delta_by_products(const tsr__delta *call);
+tsr_status tsr__delta_join_blocks(const tsr__delta_chunks *c) TSR_NODISCARD;
+tsr_status tsr__delta_scan_products(const tsr__delta_chunks *c, const tsr_tensor *y,
+                                    uint32_t y_stride, const tsr_tensor *new_state) TSR_NODISCARD;
+/* Also computes TSR__DELTA_DR. dnew_state and dstate may be NULL. */
+tsr_status tsr__delta_scan_grad_products(const tsr__delta_chunks *c, const tsr_tensor *dy,
+                                         uint32_t dy_stride, const tsr_tensor *dnew_state,
+                                         const tsr_tensor *dstate) TSR_NODISCARD;
 
 #endif

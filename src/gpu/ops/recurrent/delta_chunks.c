@@ -4,9 +4,15 @@
 #include "gpu/internal.h"
 #include "gpu/ops/recurrent/delta.h"
 #include "shaders/params/delta.h"
+#include "shaders/params/slots.h"
 #include "tensor/check.h"
 
 enum { CHUNK = TSR_DELTA_CHUNK, SCAN_WORKGROUP = 64, ROWS_WORKGROUP = 64, ROW_THREADS = 8 };
+
+/* With products, the forward pass keeps the states before so many chunks. Each has at most as many
+ * floats as half of what the other arrays have of a chunk, so that scratch memory for long prompts
+ * does not depend on the method, and products still have many matrices. */
+enum { KEPT_STATES = 16 };
 
 /* Memory ------------------------------------------------------------------------------------- */
 
@@ -72,7 +78,8 @@ static tsr_layout layout_of(const tsr__delta_chunks *c, tsr__delta_array array)
     const int64_t shared = s.key_heads ? 1 : call->heads / call->key_heads;
     tsr_layout layout = {.dtype = TSR_F32, .ndim = 5};
     const bool tiled = call->params.tiled_heads;
-    const int64_t shape[5] = {call->tokens.batch * c->chunks, tiled ? shared : call->key_heads,
+    const int64_t chunks = array == TSR__DELTA_STATES && c->products ? c->kept_states : c->chunks;
+    const int64_t shape[5] = {call->tokens.batch * chunks, tiled ? shared : call->key_heads,
                               tiled ? call->key_heads : shared, s.rows, s.columns};
     int64_t stride = 1;
     for (int d = 4; d >= 0; d--) {
@@ -116,11 +123,14 @@ tsr_status tsr__delta_chunks_create(const tsr__delta *call, bool backward, tsr__
     out->chunks = (call->tokens.tokens + CHUNK - 1) / CHUNK;
     out->quads = shared <= device->info.max_shared_memory_bytes ? 4 : 2;
     const int64_t columns = INT64_C(4) * out->quads;
-    out->blocks = (call->value_dim + columns - 1) / columns;
+    out->products = tsr__delta_by_products(call);
+    out->blocks = out->products ? 1 : (call->value_dim + columns - 1) / columns;
+    out->kept_states = backward || out->chunks < KEPT_STATES ? out->chunks : KEPT_STATES;
     if (!backward)
         tsr__delta_choose_matrices(call, &out->matrices);
-    tsr_status status =
-        create_arrays(out, backward ? TSR__DELTA_ARRAYS : TSR__DELTA_FORWARD_ARRAYS);
+    tsr_status status = create_arrays(out, backward        ? TSR__DELTA_ARRAYS
+                                           : out->products ? TSR__DELTA_STATES + 1
+                                                           : TSR__DELTA_FORWARD_ARRAYS);
     if (status == TSR_OK && out->matrices.terms > 0)
         status = tsr__delta_matrices_create(out);
     if (status != TSR_OK)
@@ -176,13 +186,17 @@ static tsr_status run_decay(const tsr__delta_chunks *c)
     return tsr__stream_dispatch(call->tokens.stream, &d);
 }
 
-/* Copies q, k or v into rows of chunks. `inverse` is unused for v. */
-static tsr_status run_rows(const tsr__delta_chunks *c, const tsr_tensor *x, uint32_t stride,
-                           tsr__delta_array rows, tsr__delta_array inverse, float factor)
+/* How rows are copied into chunks: of key heads or value heads; normalised; multiplied by beta. */
+typedef struct row_copy {
+    bool value_heads, normalise, beta;
+    float factor;
+} row_copy;
+
+/* `inverse` is used only by rows that are normalised. */
+static tsr_status copy_rows(const tsr__delta_chunks *c, const tsr_tensor *x, uint32_t stride,
+                            tsr__delta_array rows, tsr__delta_array inverse, row_copy how)
 {
     const tsr__delta *call = c->call;
-    const bool is_value = rows == TSR__DELTA_VALUES,
-               normalise = !is_value && call->params.norm_epsilon > 0;
     const struct tsr_delta_rows_push push = {
         .x = tsr__tokens_address(x),
         .lengths = tsr__tokens_address(call->params.lengths),
@@ -194,26 +208,48 @@ static tsr_status run_rows(const tsr__delta_chunks *c, const tsr_tensor *x, uint
         .rows = c->place[rows],
         .inverse = c->place[inverse],
         .decay = c->place[TSR__DELTA_DECAY],
-        .factor = factor,
+        .factor = how.factor,
         .epsilon = call->params.norm_epsilon,
     };
     tsr__dispatch d = tsr__delta_dispatch(call, TSR__SHADER_DELTA_ROWS, ROWS_WORKGROUP);
+    if (how.value_heads && !how.beta) { /* the kernel copies them as rows of key heads */
+        d.spec[2] = d.spec[1];
+        d.spec[3] = d.spec[4];
+    }
     d.spec[d.spec_count++] = (uint32_t)x->layout.dtype;
-    d.spec[d.spec_count++] = normalise;
-    d.spec[d.spec_count++] = is_value;
+    d.spec[d.spec_count++] = how.normalise;
+    d.spec[d.spec_count++] = how.beta;
     d.push = &push;
     d.push_bytes = sizeof push;
-    const int64_t heads = is_value ? call->heads : call->key_heads;
+    const int64_t heads = how.value_heads ? call->heads : call->key_heads;
     tsr__groups_for((uint64_t)(call->tokens.batch * c->chunks * heads * CHUNK),
                     ROWS_WORKGROUP / ROW_THREADS, d.groups);
     tsr__tokens_read(&d, x);
     tsr__tokens_read(&d, call->params.lengths);
-    if (is_value)
+    if (how.beta)
         tsr__delta_read(c, &d, TSR__DELTA_DECAY);
     tsr__delta_write(c, &d, rows);
-    if (normalise)
+    if (how.normalise)
         tsr__delta_write(c, &d, inverse);
     return tsr__stream_dispatch(call->tokens.stream, &d);
+}
+
+tsr_status tsr__delta_value_rows(const tsr__delta_chunks *c, const tsr_tensor *x, uint32_t stride,
+                                 tsr__delta_array rows)
+{
+    return copy_rows(c, x, stride, rows, rows, (row_copy){.value_heads = true, .factor = 1});
+}
+
+/* Copies q, k and v into rows of chunks. */
+static tsr_status run_rows(const tsr__delta_chunks *c)
+{
+    const tsr__delta *call = c->call;
+    row_copy how = {.normalise = call->params.norm_epsilon > 0, .factor = call->scale};
+    TSR__TRY(copy_rows(c, call->q, call->q_stride, TSR__DELTA_QUERIES, TSR__DELTA_Q_INVERSE, how));
+    how.factor = 1;
+    TSR__TRY(copy_rows(c, call->k, call->k_stride, TSR__DELTA_KEYS, TSR__DELTA_K_INVERSE, how));
+    return copy_rows(c, call->v, call->v_stride, TSR__DELTA_VALUES, TSR__DELTA_VALUES,
+                     (row_copy){.value_heads = true, .beta = true, .factor = 1});
 }
 
 static tsr_status run_triangle(const tsr__delta_chunks *c)
@@ -231,15 +267,20 @@ static tsr_status run_triangle(const tsr__delta_chunks *c)
         .weights = c->place[TSR__DELTA_WEIGHTS],
     };
     tsr__dispatch d = tsr__delta_dispatch(call, TSR__SHADER_DELTA_TRIANGLE, CHUNK);
+    d.spec[d.spec_count++] = c->products ? TSR__DELTA_BLOCK : CHUNK;
     d.push = &push;
     d.push_bytes = sizeof push;
     d.work = (double)(count * call->heads) * CHUNK * CHUNK * CHUNK / 6;
     tsr__groups_for((uint64_t)(count * call->heads), 1, d.groups);
-    tsr__delta_read(c, &d, TSR__DELTA_DECAY);
+    if (c->products)
+        tsr__delta_write(c, &d, TSR__DELTA_DECAY);
+    else
+        tsr__delta_read(c, &d, TSR__DELTA_DECAY);
     tsr__delta_read(c, &d, TSR__DELTA_KEY_KEY);
     tsr__delta_read(c, &d, TSR__DELTA_QUERY_KEY);
     tsr__delta_write(c, &d, TSR__DELTA_INVERSE);
-    tsr__delta_write(c, &d, TSR__DELTA_CARRIED);
+    if (!c->products)
+        tsr__delta_write(c, &d, TSR__DELTA_CARRIED);
     tsr__delta_write(c, &d, TSR__DELTA_WEIGHTS);
     return tsr__stream_dispatch(call->tokens.stream, &d);
 }
@@ -305,20 +346,46 @@ static tsr_status run_scan(const tsr__delta_chunks *c, const tsr_tensor *y, uint
     return tsr__stream_dispatch(call->tokens.stream, &d);
 }
 
+/* The scan of no chunks copies states. */
+tsr_status tsr__delta_store_state(const tsr__delta_chunks *c, const tsr_tensor *states,
+                                  const tsr_tensor *new_state)
+{
+    const tsr__tokens *t = &c->call->tokens;
+    const struct tsr_delta_scan_push push = {
+        .work = tsr__tokens_address(c->work),
+        .state = tsr__tokens_address(states),
+        .new_state = tsr__tokens_address(new_state),
+        .write_slots = tsr__tokens_address(t->write_slots),
+        .slots = (uint32_t)t->slots,
+        .batch = (uint32_t)t->batch,
+        .states = TSR_DELTA_NOT_KEPT,
+        .deltas = TSR_DELTA_NOT_KEPT,
+    };
+    tsr__dispatch d = tsr__delta_scan_dispatch(c, TSR__SHADER_DELTA_SCAN, TSR_F32);
+    d.spec[d.spec_count++] = TSR_SLOTS_WRITE;
+    d.work = d.multiply_adds = 0;
+    d.push = &push;
+    d.push_bytes = sizeof push;
+    tsr__tokens_read(&d, states);
+    tsr__tokens_read(&d, t->write_slots);
+    tsr__tokens_write(&d, new_state);
+    return tsr__stream_dispatch(t->stream, &d);
+}
+
 tsr_status tsr__delta_chunks_forward(const tsr__delta_chunks *c, const tsr_tensor *y,
                                      uint32_t y_stride, const tsr_tensor *new_state)
 {
-    const tsr__delta *call = c->call;
     TSR__TRY(run_decay(c));
-    TSR__TRY(run_rows(c, call->q, call->q_stride, TSR__DELTA_QUERIES, TSR__DELTA_Q_INVERSE,
-                      call->scale));
-    TSR__TRY(run_rows(c, call->k, call->k_stride, TSR__DELTA_KEYS, TSR__DELTA_K_INVERSE, 1));
-    TSR__TRY(run_rows(c, call->v, call->v_stride, TSR__DELTA_VALUES, TSR__DELTA_VALUES, 1));
+    TSR__TRY(run_rows(c));
     TSR__TRY(tsr__delta_product(c, TSR__DELTA_KEY_KEY, TSR__DELTA_KEYS, false, TSR__DELTA_KEYS,
                                 true, false));
     TSR__TRY(tsr__delta_product(c, TSR__DELTA_QUERY_KEY, TSR__DELTA_QUERIES, false, TSR__DELTA_KEYS,
                                 true, false));
     TSR__TRY(run_triangle(c));
+    if (c->products) {
+        TSR__TRY(tsr__delta_join_blocks(c));
+        return tsr__delta_scan_products(c, y, y_stride, new_state);
+    }
     TSR__TRY(tsr__delta_product(c, TSR__DELTA_U, TSR__DELTA_INVERSE, false, TSR__DELTA_VALUES,
                                 false, false));
     TSR__TRY(tsr__delta_product(c, TSR__DELTA_W, TSR__DELTA_CARRIED, false, TSR__DELTA_KEYS, false,

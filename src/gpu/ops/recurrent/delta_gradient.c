@@ -190,7 +190,8 @@ static tsr_status run_rows(const gradient_work *w, bool is_key)
     return tsr__stream_dispatch(call->tokens.stream, &d);
 }
 
-/* The products of a chunk's backward pass, in order; run_mask follows the first MASKED of them. */
+/* The products of a chunk's backward pass, in order; run_mask follows the first MASKED of them. The
+ * first one is not needed if the gradient of the state goes from chunk to chunk by products. */
 static const struct {
     tsr__delta_array out, a, b;
     bool transpose_a, transpose_b, accumulate;
@@ -214,8 +215,12 @@ static tsr_status record(tsr_stream *stream, void *opaque)
     const tsr__delta_chunks *c = &w->chunks;
     (void)stream;
     TSR__TRY(tsr__delta_chunks_forward(c, NULL, 0, NULL));
-    TSR__TRY(run_scan(w));
-    for (int i = 0; i < (int)(sizeof products / sizeof *products); i++) {
+    if (c->products)
+        TSR__TRY(
+            tsr__delta_scan_grad_products(c, w->dy, w->dy_stride, w->dnew_state, w->grads.dstate));
+    else
+        TSR__TRY(run_scan(w));
+    for (int i = c->products ? 1 : 0; i < (int)(sizeof products / sizeof *products); i++) {
         if (i == MASKED)
             TSR__TRY(run_mask(c));
         TSR__TRY(tsr__delta_product(c, products[i].out, products[i].a, products[i].transpose_a,
@@ -274,7 +279,8 @@ tsr_status tsr_delta_rule_grad(tsr_stream *stream, const tsr_delta_rule_grads *g
     TSR__TRY(check_gradients(&c, &w));
     if (c.tokens.batch == 0)
         return TSR_OK;
-    TSR__TRY(tsr__delta_check_iterations(&c, c.key_dim * 3 / 8 + 220));
+    if (!tsr__delta_by_products(&c))
+        TSR__TRY(tsr__delta_check_iterations(&c, c.key_dim * 3 / 8 + 220));
     TSR__TRY(tsr__delta_chunks_create(&c, true, &w.chunks));
     const tsr_status status = tsr__stream_atomic(stream, record, &w);
     tsr__delta_chunks_finish(&w.chunks);
