@@ -136,10 +136,10 @@ typedef struct tsr_delta_rule_params {
  * "Parallelizing Linear Transformers with the Delta Rule" (2024).
  *
  * A call for one token reads each state once and writes it once. Chunks need scratch memory of at
- * most tokens · heads · (2 · value_dim + 3 · key_dim + 330) floats, with tokens in whole chunks,
- * and tokens · heads · (3 · key_dim + 80) more if rows are narrowed for matrix units. Errors:
- * TSR_ERR_INVALID (shapes, dtypes, devices, overlap, naming the values); TSR_ERR_UNSUPPORTED on
- * lavapipe for more than about 12,000 tokens; those of recording and of tsr_tensor_create. */
+ * most tokens · heads · (2 · value_dim + 3 · key_dim + 330) floats, with tokens in whole chunks;
+ * and tokens · heads · (3 · key_dim + 80) more if rows are narrowed for matrix units, or on CPU
+ * drivers the states of 16 chunks of each row. Errors: TSR_ERR_INVALID (shapes, dtypes, devices,
+ * overlap, naming the values); those of recording and of tsr_tensor_create. */
 TSR_API TSR_NODISCARD tsr_status tsr_delta_rule(tsr_stream *stream, tsr_tensor *y,
                                                 tsr_tensor *new_state, const tsr_tensor *q,
                                                 const tsr_tensor *k, const tsr_tensor *v,

@@ -6,8 +6,8 @@
 //     carry[t]      e^G[t], or 0 if the document begins in the chunk: how much of the state before the chunk reaches t
 //     out[s]        decay(last, s), where `last` is the chunk's last token that counts
 //
-// A row of `decay` has G, carry, out, beta; r, carry[last], which is 1 if no token counts, and 1 if the token counts. Tokens that do not count have beta,
-// carry and out 0.
+// A row of `decay` has G, carry, out, beta; r, carry[last], which is 1 if no token counts, 1 if the token counts, and room for −beta · carry
+// (delta_triangle.comp). Tokens that do not count have beta, carry and out 0.
 #include "include/tessera.glsl"
 #include "params/delta.h"
 

@@ -25,7 +25,7 @@ typedef struct tsr__traits {
     bool narrow_accesses;
     /* A barrier switches from one invocation of a workgroup to the next, so that shared memory has
      * no advantage. (softmax, normalisation, cross-entropy and reductions of many rows, transposing
-     * copies, the gradient of an embedding) */
+     * copies, the gradient of an embedding, the gated delta rule) */
     bool slow_barriers;
     /* An invocation has few registers. Kernels neither load several elements before they use the
      * first, nor keep a row. (softmax, normalisation and its gradient, reductions) */

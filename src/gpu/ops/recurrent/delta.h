@@ -40,10 +40,9 @@ tsr_status tsr__delta_check_inputs(const char *op, tsr_stream *stream, const tsr
 tsr_status tsr__delta_check_output(const tsr__delta *call, const char *name, const tsr_tensor *out,
                                    const tsr_tensor *same) TSR_NODISCARD;
 
-/* Returns whether an invocation can make so many iterations of loops. */
+/* Returns whether an invocation can make so many iterations of loops. If it cannot make those of a
+ * recurrence, the call is computed in chunks, by products, which need no loop over the chunks. */
 bool tsr__delta_may_iterate(const tsr__delta *call, int64_t iterations);
-/* Checks that no invocation makes more iterations than the device can: `each` for each chunk. */
-tsr_status tsr__delta_check_iterations(const tsr__delta *call, int64_t each) TSR_NODISCARD;
 
 /* Chunks ------------------------------------------------------------------------------------- */
 

@@ -124,18 +124,6 @@ bool tsr__delta_may_iterate(const tsr__delta *c, int64_t iterations)
     return !tsr_stream_device(c->tokens.stream)->traits.ends_loops || iterations <= MOST_ITERATIONS;
 }
 
-tsr_status tsr__delta_check_iterations(const tsr__delta *c, int64_t each)
-{
-    const int64_t chunk = TSR_DELTA_CHUNK, chunks = (c->tokens.tokens + chunk - 1) / chunk;
-    if (tsr__delta_may_iterate(c, chunks * each))
-        return TSR_OK;
-    const int64_t most = MOST_ITERATIONS / each * chunk;
-    return tsr__fail(TSR_ERR_UNSUPPORTED,
-                     "%s: %lld tokens are too many for one call on this CPU driver; about %lld are "
-                     "possible",
-                     c->tokens.op, (long long)c->tokens.tokens, (long long)most);
-}
-
 void tsr__delta_read(const tsr__delta_chunks *c, tsr__dispatch *dispatch, tsr__delta_array array)
 {
     tsr__tokens_read(dispatch, c->array[array]);

@@ -9,9 +9,9 @@
 
 enum { CHUNK = TSR_DELTA_CHUNK, SCAN_WORKGROUP = 64, ROWS_WORKGROUP = 64, ROW_THREADS = 8 };
 
-/* With products, the forward pass keeps the states before so many chunks. Each has at most as many
- * floats as half of what the other arrays have of a chunk, so that scratch memory for long prompts
- * does not depend on the method, and products still have many matrices. */
+/* With products, the forward pass keeps the states before so many chunks at a time: enough matrices
+ * for the products that compute y, and memory that does not grow with the prompt (1 MiB for each
+ * head of a row with 128 features). */
 enum { KEPT_STATES = 16 };
 
 /* Memory ------------------------------------------------------------------------------------- */

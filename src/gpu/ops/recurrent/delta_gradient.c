@@ -279,8 +279,6 @@ tsr_status tsr_delta_rule_grad(tsr_stream *stream, const tsr_delta_rule_grads *g
     TSR__TRY(check_gradients(&c, &w));
     if (c.tokens.batch == 0)
         return TSR_OK;
-    if (!tsr__delta_by_products(&c))
-        TSR__TRY(tsr__delta_check_iterations(&c, c.key_dim * 3 / 8 + 220));
     TSR__TRY(tsr__delta_chunks_create(&c, true, &w.chunks));
     const tsr_status status = tsr__stream_atomic(stream, record, &w);
     tsr__delta_chunks_finish(&w.chunks);

@@ -18,7 +18,7 @@
 
 enum { CHUNK = TSR_DELTA_CHUNK };
 
-/* The numbers of a row of `decay`: see delta.glsl. */
+/* Places in a row of `decay`: see delta.glsl. */
 enum { CARRY = 1, OUT = 2, CARRY_LAST = 5, CARRIED = 7 };
 
 bool tsr__delta_by_products(const tsr__delta *call)
@@ -28,7 +28,9 @@ bool tsr__delta_by_products(const tsr__delta *call)
 
 /* Views -------------------------------------------------------------------------------------- */
 
-/* The view [batch, count, heads…, rows, columns] of an array: `count` chunks of each row. */
+/* The view [batch, count, heads…, rows, columns] of an array: `count` chunks of each row. The
+ * states of the forward pass are [chunks, batch, …], so that those before one chunk are contiguous.
+ */
 static tsr_tensor part_of(const tsr__delta_chunks *c, tsr__delta_array array, int64_t first,
                           int64_t count)
 {

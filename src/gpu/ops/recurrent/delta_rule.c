@@ -147,7 +147,5 @@ tsr_status tsr_delta_rule(tsr_stream *stream, tsr_tensor *y, tsr_tensor *new_sta
                  "delta_rule: write_slots is [batch,tokens], which needs a recurrence; %lld tokens "
                  "are computed in chunks",
                  (long long)c.tokens.tokens);
-    if (!tsr__delta_by_products(&c))
-        TSR__TRY(tsr__delta_check_iterations(&c, c.key_dim * 9 / 16 + 96));
     return run_chunks(&c, y, y_stride, new_state);
 }
