@@ -6,7 +6,9 @@
 //
 // A workgroup computes BM rows and BN columns of one expert. A step adds BK products to every
 // element, from tiles in shared memory, while the next tiles are loaded. The products of the
-// smaller terms come first. GATED is as in matmul_grouped.comp.
+// smaller terms come first. Fragments of rows take turns over the subgroups, and those past the
+// expert's last row are left out if that spares a subgroup half of its own. GATED is as in
+// matmul_grouped.comp.
 //
 // The including file defines what matmul_coopmat.glsl expects: ELEMENT, DTYPE and perhaps ELEMENT4.
 #extension GL_KHR_cooperative_matrix : require
@@ -44,7 +46,7 @@ layout(push_constant, std430) uniform tsr_push
 const uint OWN = GATED != 0 ? BN / 2 : BN; // columns of y in a tile
 const uint SUBGROUPS = THREADS / SUBGROUP;
 const uint ACROSS = SUBGROUPS / DOWN;
-const uint TM = BM / DOWN / FM;
+const uint TM = BM / DOWN / FM, HALF = (TM + 1) / 2;
 const uint TN = BN / ACROSS / FN;
 const uint PASSES = X_TERMS + W_TERMS - 1;
 
@@ -319,6 +321,29 @@ void store(uint rows, uint col0, uint expert)
     }
 }
 
+// The first row of fragment i of this subgroup.
+uint row_of(uint i)
+{
+    return (i * DOWN + gl_SubgroupID / ACROSS) * FM;
+}
+
+// Adds the products of a step to the sums of the first COUNT fragments of rows.
+#define MULTIPLY(COUNT) \
+    [[unroll]] for (uint f = 0; f < BK; f += FK) \
+        [[unroll]] for (uint n = 0; n < PASSES; n++) { \
+            uint pass = PASSES - 1 - n; \
+            uint x_line = pass < X_TERMS ? pass * BM : 0, w_line = pass < X_TERMS ? 0 : (pass - X_TERMS + 1) * BN; \
+            coopmat<ELEMENT, gl_ScopeSubgroup, FM, FK, gl_MatrixUseA> fa[COUNT]; \
+            [[unroll]] for (uint i = 0; i < COUNT; i++) \
+                coopMatLoad(fa[i], tile, (x_line + row_of(i)) * PITCH + f / UNIT, PITCH, gl_CooperativeMatrixLayoutRowMajor); \
+            [[unroll]] for (uint j = 0; j < TN; j++) { \
+                coopmat<ELEMENT, gl_ScopeSubgroup, FK, FN, gl_MatrixUseB> fb; \
+                coopMatLoad(fb, tile, W_TILE + (w_line + col + j * FN) * PITCH + f / UNIT, PITCH, gl_CooperativeMatrixLayoutColumnMajor); \
+                [[unroll]] for (uint i = 0; i < COUNT; i++) \
+                    sums[i * TN + j] = coopMatMulAdd(fa[i], fb, sums[i * TN + j]); \
+            } \
+        }
+
 void main()
 {
     uint across = (p.n + OWN - 1) / OWN;
@@ -357,7 +382,6 @@ void main()
     if (W_BLOCKS != 0)
         find_scales(w, up, col0);
 
-    uint row = gl_SubgroupID / ACROSS * (TM * FM);
     uint col = gl_SubgroupID % ACROSS * (TN * FN);
     coopmat<float, gl_ScopeSubgroup, FM, FN, gl_MatrixUseAccumulator> sums[TM * TN];
     [[unroll]] for (uint i = 0; i < TM * TN; i++)
@@ -372,25 +396,16 @@ void main()
             load_x(k + BK);
             load_w(k + BK);
         }
-        [[unroll]] for (uint f = 0; f < BK; f += FK)
-            [[unroll]] for (uint n = 0; n < PASSES; n++) {
-                uint pass = PASSES - 1 - n;
-                uint x_line = pass < X_TERMS ? pass * BM : 0, w_line = pass < X_TERMS ? 0 : (pass - X_TERMS + 1) * BN;
-                coopmat<ELEMENT, gl_ScopeSubgroup, FM, FK, gl_MatrixUseA> fa[TM];
-                [[unroll]] for (uint i = 0; i < TM; i++)
-                    coopMatLoad(fa[i], tile, (x_line + row + i * FM) * PITCH + f / UNIT, PITCH, gl_CooperativeMatrixLayoutRowMajor);
-                [[unroll]] for (uint j = 0; j < TN; j++) {
-                    coopmat<ELEMENT, gl_ScopeSubgroup, FK, FN, gl_MatrixUseB> fb;
-                    coopMatLoad(fb, tile, W_TILE + (w_line + col + j * FN) * PITCH + f / UNIT, PITCH, gl_CooperativeMatrixLayoutColumnMajor);
-                    [[unroll]] for (uint i = 0; i < TM; i++)
-                        sums[i * TN + j] = coopMatMulAdd(fa[i], fb, sums[i * TN + j]);
-                }
-            }
+        if (HALF < TM && row_of(HALF) < rows) {
+            MULTIPLY(TM)
+        } else if (row_of(0) < rows) {
+            MULTIPLY(HALF)
+        }
     }
 
     barrier(); // all subgroups have read their last fragments
     [[unroll]] for (uint i = 0; i < TM * TN; i++) {
-        uint at = (row + i / TN * FM) * STAGE_PITCH + col + i % TN * FN;
+        uint at = row_of(i / TN) * STAGE_PITCH + col + i % TN * FN;
 #ifdef ELEMENT4
         coopMatStore(sums[i], stage, at / 4, STAGE_PITCH / 4, gl_CooperativeMatrixLayoutRowMajor);
 #else

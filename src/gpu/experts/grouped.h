@@ -35,6 +35,9 @@ typedef struct tsr__grouped {
  * multiply by both. */
 bool tsr__grouped_pairs_up(const tsr__grouped *call);
 
+/* True if tiles have 64 rows, and not 32. */
+bool tsr__grouped_tiles_large(const tsr__grouped *call);
+
 /* The bytes of weights that a call reads at most: those of the experts that its pairs can have. */
 double tsr__grouped_read_bytes(const tsr__grouped *call, const tsr_tensor *w);
 

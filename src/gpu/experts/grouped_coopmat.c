@@ -16,7 +16,7 @@
 #include "gpu/self_test/self_test.h"
 #include "shaders/params/matmul.h"
 
-enum { THREADS = 128, COLUMNS = 64, MOST_K = 1 << 27 };
+enum { THREADS = 128, COLUMNS = 64, SHALLOW = 32, DEEP = 64, MOST_K = 1 << 27 };
 
 static bool is_block(tsr_dtype dtype)
 {
@@ -52,15 +52,16 @@ static uint32_t terms_of(tsr_dtype dtype)
     return dtype == TSR_F16 ? 2 : 3;
 }
 
-/* A step has whole units of blocks (the shader's SPAN), if these are at most 64 elements apart. */
+/* A step has whole units of blocks (the shader's SPAN), if these are at most DEEP elements apart
+ * and the tiles fit shared memory. */
 static uint32_t depth_for(tsr_dtype w)
 {
     if (!is_block(w))
-        return 32;
+        return SHALLOW;
     uint32_t spec[TSR_QUANT_SPECS];
     tsr__quant_describe(w, spec);
     const uint32_t run = spec[0] >> 16, parts = 8 / ((spec[0] >> 8) & 255);
-    return run * parts == 64 ? 64 : 32;
+    return run * parts == DEEP ? DEEP : SHALLOW;
 }
 
 static uint32_t shared_bytes(const tsr__grouped_matrices *m)
@@ -74,11 +75,15 @@ static uint32_t shared_bytes(const tsr__grouped_matrices *m)
 }
 
 /* Chooses a tile with `rows` rows. Returns false if the device cannot run it. */
-static bool choose_tile(const tsr__matmul_device *device, uint32_t rows, tsr__grouped_matrices *m)
+static bool choose_tile(const tsr__matmul_device *device, tsr_dtype w, uint32_t rows,
+                        tsr__grouped_matrices *m)
 {
+    m->rows = rows;
+    m->depth = depth_for(w);
+    if (shared_bytes(m) > tsr__matmul_shared_limit(device))
+        m->depth = SHALLOW;
     const tsr__matmul_config config = {
         .name = "grouped", .threads = THREADS, .bm = rows, .bn = COLUMNS, .bk = m->depth};
-    m->rows = rows;
     m->fragment = tsr__matmul_fragment_for(&config, device, m->dtype);
     return m->fragment.m > 0 && shared_bytes(m) <= device->max_shared_bytes;
 }
@@ -117,10 +122,8 @@ void tsr__grouped_choose_matrices(tsr_stream *stream, tsr__grouped *call)
         return;
     m.x_terms = m.x_narrowed ? terms_of(m.dtype) : 1;
     m.w_terms = is_block(w) ? terms_of(m.dtype) : 1;
-    m.depth = depth_for(w);
-    const uint64_t pairs = (uint64_t)call->pairs.tokens * call->pairs.chosen;
-    const bool large = pairs >= (uint64_t)call->experts * 96;
-    if ((!large || !choose_tile(&device, 64, &m)) && !choose_tile(&device, 32, &m))
+    if ((!tsr__grouped_tiles_large(call) || !choose_tile(&device, w, 64, &m)) &&
+        !choose_tile(&device, w, 32, &m))
         return;
     if (works(gpu, &m, w))
         call->matrices = m;

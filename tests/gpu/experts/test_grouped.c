@@ -78,7 +78,8 @@ static const grouped_case cases[] = {
 };
 
 /* Products with cooperative matrices: every pair of dtypes and kind of block format, tiles of 32
- * and of 64 rows, sizes that are no multiples of a tile. */
+ * and of 64 rows, sizes that are no multiples of a tile. In tiles of 64 rows, subgroups multiply
+ * all, half or none of their rows. */
 static const grouped_case matrix_cases[] = {
     {40, 2, 8, 64, 96, TSR_F16, TSR_F16, TSR_F32, .sorted = true},
     {200, 2, 4, 72, 70, TSR_F16, TSR_F16, TSR_F16, .bias = true, .foreign = true},
@@ -91,6 +92,7 @@ static const grouped_case matrix_cases[] = {
     {150, 2, 3, 96, 70, TSR_F16, TSR_Q4_0, TSR_F16, .foreign = true},
     {30, 2, 6, 64, 40, TSR_F32, TSR_Q8_0, TSR_F32, .per_pair = true, .weights = true},
     {12, 2, 6, 256, 33, TSR_F32, TSR_Q4_K, TSR_F32, .bias = true},
+    {70, 2, 5, 256, 33, TSR_F32, TSR_Q4_K, TSR_F32, .per_pair = false},
     {12, 2, 6, 512, 33, TSR_F32, TSR_Q6_K, TSR_F32, .per_pair = false},
     {12, 2, 6, 96, 33, TSR_F32, TSR_MXFP4, TSR_F32, .gated = 3},
     {40, 2, 4, 64, 96, TSR_BF16, TSR_BF16, TSR_F32, .gated = 1},

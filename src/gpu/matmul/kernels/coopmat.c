@@ -66,6 +66,13 @@ static uint32_t rows_of(const tsr__matmul_config *config, const tsr__matmul_frag
  * workgroups only if both fit. */
 #define RDNA_SHARED_BYTES 65536u
 
+uint32_t tsr__matmul_shared_limit(const tsr__matmul_device *device)
+{
+    return device->vendor_id == TSR__VENDOR_AMD
+               ? tsr__min_u32(RDNA_SHARED_BYTES / 2, device->max_shared_bytes)
+               : device->max_shared_bytes;
+}
+
 static bool two_fit(const tsr__matmul_config *config, const tsr__matmul_fragment *fragment,
                     uint32_t subgroups, tsr_dtype dtype)
 {
@@ -120,9 +127,7 @@ tsr__matmul_fragment tsr__matmul_fragment_for(const tsr__matmul_config *config,
 static void set_depth(const tsr__matmul_config *config, const tsr__matmul_device *device,
                       tsr__matmul_variant *variant)
 {
-    const uint32_t limit = device->vendor_id == TSR__VENDOR_AMD
-                               ? tsr__min_u32(RDNA_SHARED_BYTES / 2, device->max_shared_bytes)
-                               : device->max_shared_bytes;
+    const uint32_t limit = tsr__matmul_shared_limit(device);
     tsr__matmul_fragment *fragment = &variant->fragment;
     tsr__matmul_fragment narrow = *fragment;
 

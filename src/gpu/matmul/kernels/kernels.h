@@ -25,6 +25,10 @@ uint32_t tsr__matmul_subgroup_of(const tsr__matmul_device *device, uint32_t thre
 tsr__matmul_fragment tsr__matmul_fragment_for(const tsr__matmul_config *config,
                                               const tsr__matmul_device *device, tsr_dtype dtype);
 
+/* Returns the bytes of shared memory that the tiles of a workgroup should not exceed: on AMD's
+ * GPUs, a compute unit has room for two such workgroups. */
+uint32_t tsr__matmul_shared_limit(const tsr__matmul_device *device);
+
 /* True if the device can run a configuration of tsr__matmul_coopmat2 for operands of `dtype`. */
 bool tsr__matmul_coopmat2_runs(const tsr__matmul_config *config, const tsr__matmul_device *device,
                                tsr_dtype dtype);
