@@ -225,17 +225,11 @@ large_chunk read_chunk(uint block)
 // The scale of a run, and what is added to each element.
 vec2 chunk_scale(uvec4 head, uint part)
 {
-    float factor = tsr_f32_from_f16(head.x & 0xffffu);
     if (QUANT_SCALES == TSR_QUANT_S8) {
-        float scale = factor * float(int(head.x << (8u - 8u * part)) >> 24);
+        float scale = tsr_f32_from_f16(head.x & 0xffffu) * float(int(head.x << (8u - 8u * part)) >> 24);
         return vec2(scale, -float(QUANT_BIAS) * scale);
     }
-    // TSR_QUANT_6_6
-    uint group = run_start(part) / QUANT_SUB, shift = group % 4u * 8u;
-    uvec3 bytes = head.yzw >> shift & 255u;
-    uint scale = group < 4u ? bytes.x & 63u : (bytes.z & 15u) | (bytes.x >> 6) << 4;
-    uint minimum = group < 4u ? bytes.y & 63u : bytes.z >> 4 | (bytes.y >> 6) << 4;
-    return vec2(factor * float(scale), -(tsr_f32_from_f16(head.x >> 16) * float(minimum)));
+    return quant_group_scale(quant_head_groups(head, run_start(0u) / QUANT_SUB), part); // TSR_QUANT_6_6
 }
 
 // Adds the products of a chunk with the rows of a.

@@ -39,16 +39,20 @@ void add_blocks(uvec2 x, uint lane, float weight)
         uint block = u / QUANT_UNITS, unit = u % QUANT_UNITS;
         uvec2 from[LINES];
         uint low[LINES];
+        uvec3 groups[LINES]; // of the unit's runs, for TSR_QUANT_6_6
         [[unroll]] for (uint j = 0u; j < LINES; j++) {
-            from[j] = tsr_at_mul(line_at[j], block, QUANT_BYTES);
+            from[j] = tsr_at(line_at[j], block * QUANT_BYTES); // a line has less than 2^32 bytes
             low[j] = quant_low(from[j], unit);
+            if (QUANT_SCALES == TSR_QUANT_6_6)
+                groups[j] = quant_head_groups(quant_head(from[j]), quant_element(unit, 0u) / QUANT_SUB);
         }
         [[unroll]] for (uint part = 0u; part < QUANT_PARTS; part++) {
             uint element = quant_element(unit, part);
             vec4 row = grouped_row4(x, block * QUANT_COUNT + element, p.k, X_DTYPE, ALIGNED != 0u);
             row *= weight;
             [[unroll]] for (uint j = 0u; j < LINES; j++) {
-                vec2 scale = quant_scale(from[j], element / QUANT_SUB);
+                vec2 scale = QUANT_SCALES == TSR_QUANT_6_6 ? quant_group_scale(groups[j], part)
+                                                           : quant_scale(from[j], element / QUANT_SUB);
                 vec4 value = scale.x * quant_levels(from[j], unit, low[j], part) + scale.y;
                 [[unroll]] for (uint c = 0u; c < 4u; c++)
                     sums[j] = fma(row[c], value[c], sums[j]);

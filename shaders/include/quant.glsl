@@ -88,6 +88,15 @@ uint quant_load4(uvec2 block, uint byte, bool even, bool whole)
            tsr_load_u8(block, byte + 3u) << 24;
 }
 
+// The first 16 bytes of a block that starts at a multiple of 16 bytes. Those of TSR_QUANT_6_6 do, and have all their scales there.
+uvec4 quant_head(uvec2 block)
+{
+    if (!QUANT_IN_SHARED)
+        return tsr_words4(block).v[0];
+    uint at = block.x / 4u;
+    return uvec4(quant_shared_word(at), quant_shared_word(at + 1u), quant_shared_word(at + 2u), quant_shared_word(at + 3u));
+}
+
 uvec4 quant_bytes(uint word)
 {
     return (uvec4(word) >> uvec4(0u, 8u, 16u, 24u)) & 255u;
@@ -183,16 +192,15 @@ uint quant_element(uint unit, uint part)
     return (group * QUANT_PARTS + part) * QUANT_LOW_RUN + lane;
 }
 
-// The high bits of the levels of elements e … e + 3, in the lowest bits.
-uvec4 quant_high(uvec2 block, uint e)
+// The high bits of the levels of elements e … e + 3, in the lowest bits of four bytes.
+uint quant_high(uvec2 block, uint e)
 {
-    uint mask = (1u << QUANT_HIGH_BITS) - 1u;
-    if (QUANT_HIGH_RUN == 1u) // a byte has the bits of eight elements
-        return (uvec4(quant_u8(block, QUANT_HIGH_AT + e / 8u)) >> (e % 8u + uvec4(0u, 1u, 2u, 3u))) & mask;
+    if (QUANT_HIGH_RUN == 1u) // a byte has the bits of eight elements; the product has four of them in the lowest bits of its bytes
+        return (quant_u8(block, QUANT_HIGH_AT + e / 8u) >> e % 8u & 15u) * 0x00204081u & 0x01010101u;
     uint span = QUANT_HIGH_RUN * 8u / QUANT_HIGH_BITS; // elements whose bits are in the same run of bytes
     uint word = quant_load4(block, QUANT_HIGH_AT + e / span * QUANT_HIGH_RUN + e % QUANT_HIGH_RUN,
                             (QUANT_HIGH_AT | QUANT_BYTES) % 2u == 0u, (QUANT_HIGH_AT | QUANT_BYTES) % 4u == 0u);
-    return (quant_bytes(word) >> (e % span / QUANT_HIGH_RUN * QUANT_HIGH_BITS)) & mask;
+    return word >> (e % span / QUANT_HIGH_RUN * QUANT_HIGH_BITS) & 0x01010101u * ((1u << QUANT_HIGH_BITS) - 1u);
 }
 
 const int quant_nl[16] = int[](-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
@@ -210,16 +218,17 @@ vec4 quant_e2m1(uvec4 code)
 // word. A level is the number that is multiplied by the scale, before the minimum is added.
 vec4 quant_levels(uvec2 block, uint unit, uint low, uint part)
 {
-    uvec4 level = (quant_bytes(low) >> (part * QUANT_LOW_BITS)) & ((1u << QUANT_LOW_BITS) - 1u);
-    if (QUANT_HIGH != 0u)
-        level |= quant_high(block, quant_element(unit, part)) << QUANT_LOW_BITS;
     if (QUANT_CODE == TSR_QUANT_SIGNED || QUANT_VECTORS)
-        return vec4(ivec4(level << 24) >> 24);
+        return vec4(ivec4(int(low)) << ivec4(24, 16, 8, 0) >> 24);
+    uint bytes = low >> (part * QUANT_LOW_BITS) & 0x01010101u * ((1u << QUANT_LOW_BITS) - 1u);
+    if (QUANT_HIGH != 0u)
+        bytes |= quant_high(block, quant_element(unit, part)) << QUANT_LOW_BITS;
+    uvec4 level = quant_bytes(bytes);
     if (QUANT_CODE == TSR_QUANT_NL)
         return vec4(quant_nl[level.x], quant_nl[level.y], quant_nl[level.z], quant_nl[level.w]);
     if (QUANT_CODE == TSR_QUANT_E2M1)
         return quant_e2m1(level);
-    return vec4(ivec4(level) - int(QUANT_BIAS));
+    return vec4(level) - float(QUANT_BIAS);
 }
 
 float quant_f16(uvec2 block, uint byte)
@@ -229,9 +238,31 @@ float quant_f16(uvec2 block, uint byte)
     return tsr_f32_from_f16(quant_u8(block, byte) | quant_u8(block, byte + 1u) << 8);
 }
 
+// For TSR_QUANT_6_6: the two factors of a block, which are in f16, and the numbers by which they are multiplied for the scales and for the
+// minima of neighbouring groups, from number `group` on: one byte for each, up to the next multiple of four groups. `head` has the
+// block's first 16 bytes.
+uvec3 quant_head_groups(uvec4 head, uint group)
+{
+    // The lower four bits of a number, and the upper two. Numbers of the first four groups are together in a byte.
+    bool first = group < 4u;
+    uint shift = group % 4u * 8u, high_shift = first ? shift : shift + 2u;
+    uvec2 low = uvec2(first ? head.yz : head.ww) >> uvec2(shift, first ? shift : shift + 4u) & 0x0f0f0f0fu;
+    return uvec3(head.x, low | head.yz >> high_shift & 0x30303030u);
+}
+
+// Returns the scale and the minimum of the elements of group i after the first one of `groups`.
+vec2 quant_group_scale(uvec3 groups, uint i)
+{
+    vec2 factors = tsr_f32_from_f16_pair(groups.x);
+    uvec2 number = groups.yz >> 8u * i & 255u;
+    return vec2(factors.x * float(number.x), -(factors.y * float(number.y)));
+}
+
 // Returns the scale and the minimum of the elements of a group.
 vec2 quant_scale(uvec2 block, uint group)
 {
+    if (QUANT_SCALES == TSR_QUANT_6_6)
+        return quant_group_scale(quant_head_groups(quant_head(block), group), 0u);
     const uint at = QUANT_SCALES_AT;
     if (QUANT_SCALES == TSR_QUANT_E8M0) {
         uint exponent = quant_u8(block, at);
@@ -269,18 +300,8 @@ vec2 quant_scale(uvec2 block, uint group)
         float unit = QUANT_CODE == TSR_QUANT_IQ3_S ? 1.0 : QUANT_CODE == TSR_QUANT_IQ3_XXS ? 0.25 : 0.125;
         return vec2(factor * (float(2u * bits + 1u) * unit), 0.0);
     }
-    uint scale, minimum;
-    if (QUANT_SCALES == TSR_QUANT_4_4) {
-        uint both = quant_u8(block, at + group);
-        scale = both & 15u;
-        minimum = both >> 4;
-    } else { // TSR_QUANT_6_6
-        uint first = quant_u8(block, at + group % 4u), second = quant_u8(block, at + 4u + group % 4u);
-        uint third = quant_u8(block, at + 8u + group % 4u);
-        scale = group < 4u ? first & 63u : (third & 15u) | (first >> 6) << 4;
-        minimum = group < 4u ? second & 63u : (third >> 4) | (second >> 6) << 4;
-    }
-    return vec2(factor * float(scale), -(quant_f16(block, QUANT_MIN_AT) * float(minimum)));
+    uint both = quant_u8(block, at + group); // TSR_QUANT_4_4
+    return vec2(factor * float(both & 15u), -(quant_f16(block, QUANT_MIN_AT) * float(both >> 4)));
 }
 
 // Returns the values of the four elements of a unit that are in run `part`. `low` is the unit's word.
