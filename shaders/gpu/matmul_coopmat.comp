@@ -3,6 +3,7 @@
 #extension GL_GOOGLE_include_directive : require
 #extension GL_EXT_shader_explicit_arithmetic_types_float16 : require
 #define ELEMENT float16_t
+#define ONE float16_t(1.0)
 #define LOW_PAIR(a, b) packFloat2x16(f16vec2(unpackFloat2x16(a).x, unpackFloat2x16(b).x))
 #define HIGH_PAIR(a, b) packFloat2x16(f16vec2(unpackFloat2x16(a).y, unpackFloat2x16(b).y))
 #define DTYPE TSR_DT_F16

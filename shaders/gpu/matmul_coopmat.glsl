@@ -3,7 +3,7 @@
 // b in shared memory, while the tiles of the next step are loaded from memory. A subgroup computes
 // TM × TN fragments of FM × FN elements, and adds FK products at a time.
 //
-// The including file defines ELEMENT, the type of an element, DTYPE, and LOW_PAIR(a, b) and
+// The including file defines ELEMENT, the type of an element, ONE, its 1, DTYPE, and LOW_PAIR(a, b) and
 // HIGH_PAIR(a, b), which are the lower and the upper halves of two words of bits. Written as moves
 // of 16-bit elements, they are one instruction each. The file may define ELEMENT4, the type of four
 // elements, and ELEMENT4_OF() and ELEMENT2_OF(), which make four elements from a uvec2 of bits and
@@ -95,6 +95,11 @@ shared vec4 stage[STAGE / 4];
 #else
 shared uvec4 tile[BUFFERS * TILE_END > STAGE / 4 ? BUFFERS * TILE_END : STAGE / 4];
 #endif
+
+// The sums of a's rows over k, which the workgroups with the first columns of y compute as products with fragments of ones. The
+// subgroups that have the same rows share them.
+const bool ROW_SUMS = (MODE & TSR_MM_ROW_SUMS) != 0 && A_TERMS == 1;
+const uint OWN_ROW_SUMS = (TM + ACROSS - 1) / ACROSS;
 
 // The number of elements of one term of a narrowed line.
 uint term_elements()
@@ -218,6 +223,13 @@ float staged_sum(uint at)
 #endif
 }
 
+// Stores, or adds, the sum of row `row` of a, which is at index `at` of shared memory.
+void store_row_sum(uint row, uint at)
+{
+    tsr_floats to = tsr_floats(mm_at(uvec2(p.TSR_MM_ROW_SUMS_LOW, p.TSR_MM_ROW_SUMS_HIGH), mm_split() * p.m + row, 1, TSR_DT_F32));
+    to.v[0] = (MM_MODE & TSR_MM_ACCUMULATE) != 0 ? to.v[0] + staged_sum(at) : staged_sum(at);
+}
+
 // Stores COLUMNS elements of y, whose sums begin at index `at`. `corner` is the position of the
 // block's first element in y.
 void store_sums(mm_block block, uvec2 corner, uint row, uint col, uint at)
@@ -254,6 +266,12 @@ void main()
     coopmat<float, gl_ScopeSubgroup, FM, FN, gl_MatrixUseAccumulator> sums[TM * TN];
     [[unroll]] for (uint i = 0; i < TM * TN; i++)
         sums[i] = coopmat<float, gl_ScopeSubgroup, FM, FN, gl_MatrixUseAccumulator>(0.0);
+    coopmat<float, gl_ScopeSubgroup, FM, FN, gl_MatrixUseAccumulator> row_sums[OWN_ROW_SUMS];
+    [[unroll]] for (uint i = 0; i < OWN_ROW_SUMS; i++)
+        row_sums[i] = coopmat<float, gl_ScopeSubgroup, FM, FN, gl_MatrixUseAccumulator>(0.0);
+    const bool sums_rows = ROW_SUMS && col0 == 0;
+    const coopmat<ELEMENT, gl_ScopeSubgroup, FK, FN, gl_MatrixUseB> ones =
+        coopmat<ELEMENT, gl_ScopeSubgroup, FK, FN, gl_MatrixUseB>(ONE);
     uint a_lines = p.m - row0, b_lines = p.n - col0;
     a_prepare(a_lines);
     b_prepare(b_lines);
@@ -285,6 +303,10 @@ void main()
                 coopmat<ELEMENT, gl_ScopeSubgroup, FM, FK, gl_MatrixUseA> fa[TM];
                 [[unroll]] for (uint i = 0; i < TM; i++)
                     coopMatLoad(fa[i], tile, fragment_at(a_tile, A_BY_LINE, A_PITCH, row + i * FM, f), A_PITCH, A_LAYOUT);
+                if (ROW_SUMS && sums_rows)
+                    [[unroll]] for (uint i = 0; i < TM; i++)
+                        if (i % ACROSS == gl_SubgroupID % ACROSS)
+                            row_sums[i / ACROSS] = coopMatMulAdd(fa[i], ones, row_sums[i / ACROSS]);
                 [[unroll]] for (uint j = 0; j < TN; j++) {
                     coopmat<ELEMENT, gl_ScopeSubgroup, FK, FN, gl_MatrixUseB> fb;
                     coopMatLoad(fb, tile, fragment_at(b_tile, B_BY_LINE, B_PITCH, col + j * FN, f), B_PITCH, B_LAYOUT);
@@ -323,6 +345,23 @@ void main()
             if (row0 + y_row < p.m && col0 + y_col < p.n)
                 store_sums(block, corner, y_row, y_col, own + e);
         }
+        subgroupBarrier();
+    }
+    if (!ROW_SUMS || !sums_rows)
+        return;
+    [[unroll]] for (uint i = 0; i < OWN_ROW_SUMS; i++) {
+        uint fragment = i * ACROSS + gl_SubgroupID % ACROSS;
+        if (fragment < TM) {
+#ifdef ELEMENT4
+            coopMatStore(row_sums[i], stage, own / 4, FN / 4, gl_CooperativeMatrixLayoutRowMajor);
+#else
+            coopMatStore(row_sums[i], tile, own / 4, FN / 4, gl_CooperativeMatrixLayoutRowMajor);
+#endif
+        }
+        subgroupBarrier();
+        for (uint e = gl_SubgroupInvocationID; e < FM; e += SUBGROUP)
+            if (fragment < TM && row0 + row + fragment * FM + e < p.m)
+                store_row_sum(row0 + row + fragment * FM + e, own + e * FN);
         subgroupBarrier();
     }
 }

@@ -4,6 +4,7 @@
 #extension GL_EXT_bfloat16 : require
 #extension GL_EXT_shader_explicit_arithmetic_types_int16 : require
 #define ELEMENT bfloat16_t
+#define ONE bfloat16_t(1.0)
 #define ELEMENT4 bf16vec4
 #define ELEMENT4_OF(four) uintBitsToBFloat16EXT(u16vec4(unpack16(four.x), unpack16(four.y)))
 #define ELEMENT2_OF(pair) uintBitsToBFloat16EXT(unpack16(pair))

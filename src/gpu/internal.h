@@ -98,11 +98,12 @@ tsr_status tsr__matmul_times(tsr_stream *stream, tsr_tensor *y, const tsr_tensor
 
 /* Computes y[m,n] = a[k,m]ᵀ · b[k,n] and sums[m] = Σ_k a[k,m], or adds both to what is there: the
  * gradients of a weight and its bias, from dy and x. The sums are those of tsr_reduce but for the
- * order of their additions: each has an error of at most k · 2^-24 of the sum of the absolute
+ * order of their additions: each has an error of at most k · 2^-23 of the sum of the absolute
  * values.
  *
- * Only GPUs have kernels for this, for products in f32 tiles whose a has contiguous rows of a
- * multiple of four elements. If this one has none, nothing is recorded, and *recorded is false.
+ * Only GPUs have kernels for this: for products in f32 tiles whose a has contiguous rows of a
+ * multiple of four elements, and for products of 16-bit operands by cooperative matrices of
+ * subgroups. If this one has none, nothing is recorded, and *recorded is false.
  * Errors: those of tsr_matmul(). */
 tsr_status tsr__matmul_with_row_sums(tsr_stream *stream, tsr_tensor *y, tsr_tensor *sums,
                                      const tsr_tensor *a, const tsr_tensor *b, bool accumulate,

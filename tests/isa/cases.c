@@ -66,6 +66,7 @@ static const product products[] = {
     {"f32 4096^3 XtW", 0, 4096, 4096, 4096, TSR_F32, TSR_F32, TSR_F32, .transpose_a = true},
     {"f32 sums 4096^3 XtW", 0, 4096, 4096, 4096, TSR_F32, TSR_F32, TSR_F32, .sums = true},
     {"f32 768^2x8192 XtW sums", 0, 768, 8192, 768, TSR_F32, TSR_F32, TSR_F32, .sums = true},
+    {"bf16 768^2x8192 XtW sums", 0, 768, 8192, 768, TSR_BF16, TSR_BF16, TSR_F32, .sums = true},
     {"f16 4096^3 XWt", 0, 4096, 4096, 4096, TSR_F16, TSR_F16, TSR_F16, .transpose_b = true},
     {"f16 4096^3 XW", 0, 4096, 4096, 4096, TSR_F16, TSR_F16, TSR_F16, .bias = false},
     {"f16 4096^3 XtW", 0, 4096, 4096, 4096, TSR_F16, TSR_F16, TSR_F16, .transpose_a = true},

@@ -84,8 +84,7 @@ static bool computes(const tsr__matmul_call *call, const tsr__matmul_plan *plan)
         (plan->splits > 1 || !family->normalises || !family->normalises(call->problem)))
         return false;
     if (call->sums)
-        return family->sums_rows && tsr__matmul_tiles_sum_rows(call, plan) &&
-               fused_work(call, call->problem->a.dtype);
+        return tsr__matmul_tiles_sum_rows(call, plan) && fused_work(call, call->problem->a.dtype);
     if (call->slope || call->times || call->added)
         return (family->fuses_tiles && tsr__matmul_tiles_fuse(call) &&
                 fused_work(call, call->problem->a.dtype)) ||

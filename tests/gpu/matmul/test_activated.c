@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "gpu/cpu_drivers/cpu_drivers.h"
+#include "gpu/device/coopmat.h"
 #include "gpu/device/device.h"
 #include "support/check_main.h"
 #include "support/gpu.h"
@@ -40,16 +41,22 @@ static double *numbers(int64_t count)
     return memory;
 }
 
+static tsr_tensor *filled_as(tsr_dtype dtype, gpu_random *random, int ndim, int64_t rows,
+                             int64_t columns, double **values)
+{
+    const int64_t count = ndim == 2 ? rows * columns : rows;
+    tsr_tensor *made = gpu_new(dtype, ndim, (int64_t[]){rows, columns});
+    *values = numbers(count);
+    for (int64_t i = 0; i < count; i++)
+        (*values)[i] = gpu_rounded(gpu_random_unit(random), dtype);
+    gpu_put(made, *values);
+    return made;
+}
+
 static tsr_tensor *filled(gpu_random *random, int ndim, int64_t rows, int64_t columns,
                           double **values)
 {
-    const int64_t count = ndim == 2 ? rows * columns : rows;
-    tsr_tensor *made = gpu_new(TSR_F32, ndim, (int64_t[]){rows, columns});
-    *values = numbers(count);
-    for (int64_t i = 0; i < count; i++)
-        (*values)[i] = gpu_rounded(gpu_random_unit(random), TSR_F32);
-    gpu_put(made, *values);
-    return made;
+    return filled_as(TSR_F32, random, ndim, rows, columns, values);
 }
 
 /* Makes a tensor [m,n] whose rows are followed by unused elements. */
@@ -255,12 +262,13 @@ static void check_added(const shape *s, tsr_dtype dtype, gpu_random *random)
     free(steps);
 }
 
-/* Computes a product and the sums of its first operand's columns, and adds both a second time. */
-static void check_row_sums(const shape *s, bool suits, gpu_random *random)
+/* Computes a product in f32 and the sums of its first operand's columns, and adds both a second
+ * time. The operands have `dtype`. */
+static void check_row_sums(const shape *s, tsr_dtype dtype, bool suits, gpu_random *random)
 {
     double *values[2], *y = numbers(s->m * s->n), *sums = numbers(s->m);
-    tsr_tensor *a = filled(random, 2, s->k, s->m, &values[0]),
-               *b = filled(random, 2, s->k, s->n, &values[1]),
+    tsr_tensor *a = filled_as(dtype, random, 2, s->k, s->m, &values[0]),
+               *b = filled_as(dtype, random, 2, s->k, s->n, &values[1]),
                *made[] = {gpu_new(TSR_F32, 2, (int64_t[]){s->m, s->n}), gpu_new(TSR_F32, 1, &s->m)};
     for (int times = 1; times <= 2; times++) {
         bool recorded = false;
@@ -304,11 +312,27 @@ START_TEST(gpus_sum_rows_in_products)
                                     {.m = 128, .n = 128, .k = 768}};
     const shape odd = {.m = 70, .n = 36, .k = 40};
     gpu_random random = {29};
-    check_row_sums(&odd, false, &random);
+    check_row_sums(&odd, TSR_F32, false, &random);
     tsr__device_treat_as(gpu, TSR__CLASS_GPU);
     for (size_t i = 0; i < sizeof on_gpus / sizeof *on_gpus; i++)
-        check_row_sums(&on_gpus[i], true, &random);
-    check_row_sums(&odd, false, &random);
+        check_row_sums(&on_gpus[i], TSR_F32, true, &random);
+    check_row_sums(&odd, TSR_F32, false, &random);
+}
+END_TEST
+
+/* Matrix units load rows of any length. */
+START_TEST(matrix_units_sum_rows_in_products)
+{
+    static const shape all[] = {{.m = 72, .n = 140, .k = 70},
+                                {.m = 36, .n = 33, .k = 2050},
+                                {.m = 128, .n = 128, .k = 768},
+                                {.m = 70, .n = 36, .k = 40}};
+    gpu_random random = {31};
+    tsr__device_treat_as(gpu, TSR__CLASS_GPU);
+    if (!tsr__coopmat_used(gpu, TSR_F16) || tsr_device_get_info(gpu)->coopmat2)
+        SKIP("this device computes no products of f16 with matrices of subgroups");
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        check_row_sums(&all[i], TSR_F16, true, &random);
 }
 END_TEST
 
@@ -380,5 +404,6 @@ TESTS(activated)
     tcase_add_test(tests, factors);
     tcase_add_test(tests, gpus_fuse_products_in_tiles);
     tcase_add_test(tests, gpus_sum_rows_in_products);
+    tcase_add_test(tests, matrix_units_sum_rows_in_products);
     tcase_add_test(tests, refuses);
 }

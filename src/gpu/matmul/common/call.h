@@ -55,7 +55,7 @@ uint32_t tsr__matmul_mode(const tsr__matmul_problem *problem);
  * `added`. */
 bool tsr__matmul_tiles_fuse(const tsr__matmul_call *call);
 
-/* True if a family with `sums_rows` computes this product, which has `sums`. */
+/* True if the plan's kernel computes this product, which has `sums`. */
 bool tsr__matmul_tiles_sum_rows(const tsr__matmul_call *call, const tsr__matmul_plan *plan);
 
 /* Advances `index` to the next combination of the first `dims` batch dimensions; the last dimension

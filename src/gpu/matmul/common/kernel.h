@@ -223,9 +223,9 @@ struct tsr__matmul_family {
     /* `run` is tsr__matmul_run_tiles, and kernels of their own modes compute call->slope,
      * call->times and call->added. */
     bool fuses_tiles;
-    /* `run` is tsr__matmul_run_tiles, and kernels of their own modes compute call->sums if they
-     * load vectors of lines of a */
-    bool sums_rows;
+    /* True if `run`, which is tsr__matmul_run_tiles, computes call->sums with this plan. This
+     * pointer is NULL if the family computes none. */
+    bool (*sums_rows)(const tsr__matmul_plan *plan);
     bool narrows; /* computes problems with narrowed operands */
     /* With few rows, more invocations per workgroup take the place of ranges of k, so that no other
      * dispatch adds up their sums. */

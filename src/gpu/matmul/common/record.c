@@ -67,10 +67,10 @@ bool tsr__matmul_tiles_fuse(const tsr__matmul_call *call)
 bool tsr__matmul_tiles_sum_rows(const tsr__matmul_call *call, const tsr__matmul_plan *plan)
 {
     const tsr__matmul_problem *p = call->problem;
+    const tsr__matmul_family *family = plan->config->family;
 
-    return plan->variant.own_mode && plan->variant.a_load == TSR_MM_LOAD_VEC_LINE &&
-           p->batch_dims == 0 && p->k > 0 && p->alpha == 1 && !call->bias &&
-           plan->config->threads % (plan->config->bm / 4) == 0;
+    return p->batch_dims == 0 && p->k > 0 && p->alpha == 1 && !call->bias && family->sums_rows &&
+           family->sums_rows(plan);
 }
 
 bool tsr__matmul_next_batch(const tsr__matmul_problem *problem, int dims,

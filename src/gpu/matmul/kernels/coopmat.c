@@ -234,6 +234,11 @@ static int pipeline(const tsr__matmul_config *config, const tsr__matmul_variant 
     return count;
 }
 
+static bool sums_rows(const tsr__matmul_plan *plan)
+{
+    return plan->variant.a_terms <= 1;
+}
+
 const tsr__matmul_family tsr__matmul_coopmat = {
     .runs = runs,
     .fits = fits,
@@ -243,5 +248,6 @@ const tsr__matmul_family tsr__matmul_coopmat = {
     .run = tsr__matmul_run_tiles,
     .splits_k = true,
     .fuses_tiles = true,
+    .sums_rows = sums_rows,
     .narrows = true,
 };

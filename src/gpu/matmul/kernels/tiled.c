@@ -141,6 +141,13 @@ static int pipeline(const tsr__matmul_config *config, const tsr__matmul_variant 
     return count;
 }
 
+/* An invocation adds up the rows of a that it loads, which must be the same in all steps. */
+static bool sums_rows(const tsr__matmul_plan *plan)
+{
+    return plan->variant.own_mode && plan->variant.a_load == TSR_MM_LOAD_VEC_LINE &&
+           plan->config->threads % (plan->config->bm / 4) == 0;
+}
+
 const tsr__matmul_family tsr__matmul_tiled = {
     .runs = runs,
     .fits = fits,
@@ -150,7 +157,7 @@ const tsr__matmul_family tsr__matmul_tiled = {
     .run = tsr__matmul_run_tiles,
     .splits_k = true,
     .fuses_tiles = true,
-    .sums_rows = true,
+    .sums_rows = sums_rows,
 };
 
 const tsr__matmul_family tsr__matmul_pairs = {
