@@ -137,19 +137,18 @@ static tsr_status check(const char *op, tsr_stream *stream, tsr_tensor *y, const
 
 /* Tiles --------------------------------------------------------------------------------------- */
 
-/* A workgroup's tile. */
+/* A workgroup's tile. Subgroups whose rows the tile lacks do not multiply, and each tile reads the
+ * expert's matrix once more, so that tiles are large as soon as many experts have more than 32
+ * rows: 512 tokens that use 8 of 128 experts have 128 tiles of 64 rows, or 187 of 32. */
 typedef struct tile_shape {
     uint32_t threads, rows, columns, depth, own_rows, own_columns;
 } tile_shape;
 static const tile_shape small_tile = {64, 32, 64, 16, 4, 8}, large_tile = {128, 64, 64, 16, 4, 8};
 
-/* Subgroups whose rows a tile lacks do not multiply, and each tile reads the expert's matrix once
- * more, so that tiles are large as soon as many experts have more than 32 rows: 512 tokens that use
- * 8 of 128 experts have 128 tiles of 64 rows, or 187 of 32. */
-bool tsr__grouped_tiles_large(const tsr__grouped *call)
+static const tile_shape *tile_for(const tsr__grouped *call)
 {
     const uint64_t pairs = (uint64_t)call->pairs.tokens * call->pairs.chosen;
-    return pairs >= (uint64_t)call->experts * 24;
+    return pairs >= (uint64_t)call->experts * 24 ? &large_tile : &small_tile;
 }
 
 static uint32_t load_of(const tsr__grouped *call, const tsr_tensor *w)
@@ -234,7 +233,7 @@ static tsr_status record_slots(tsr_stream *stream, uint64_t across, double tile_
 static tsr_status record_tiles(tsr_stream *stream, const tsr__grouped *call, const tsr_tensor *w,
                                const tsr_tensor *bias, const tile_target *to)
 {
-    const tile_shape *tile = tsr__grouped_tiles_large(call) ? &large_tile : &small_tile;
+    const tile_shape *tile = tile_for(call);
     const uint32_t tile_rows = call->matrices.dtype ? call->matrices.rows : tile->rows;
     const tsr_layout *l = &w->layout;
     const tsr_tensor *up = to->gated ? call->params->up : NULL,
@@ -429,7 +428,7 @@ tsr_status tsr__matmul_grouped_added(tsr_stream *stream, tsr_tensor *y, const ts
         return TSR_OK;
     if (tsr__grouped_few_suits(stream, &call))
         return tsr__grouped_few(stream, &call);
-    tsr__grouped_choose_matrices(stream, &call);
+    tsr__grouped_choose_matrices(stream, &call, tile_for(&call)->rows);
     return run_with_scratch(stream, &call);
 }
 

@@ -35,9 +35,6 @@ typedef struct tsr__grouped {
  * multiply by both. */
 bool tsr__grouped_pairs_up(const tsr__grouped *call);
 
-/* True if tiles have 64 rows, and not 32. */
-bool tsr__grouped_tiles_large(const tsr__grouped *call);
-
 /* The bytes of weights that a call reads at most: those of the experts that its pairs can have. */
 double tsr__grouped_read_bytes(const tsr__grouped *call, const tsr_tensor *w);
 
@@ -47,8 +44,9 @@ tsr_status tsr__grouped_few(tsr_stream *stream, const tsr__grouped *call) TSR_NO
 
 /* Tiles with cooperative matrices (grouped_coopmat.c). */
 
-/* Sets call->matrices, if the device has matrix units for the call's dtypes and alignment. */
-void tsr__grouped_choose_matrices(tsr_stream *stream, tsr__grouped *call);
+/* Sets call->matrices, if the device has matrix units for the call's dtypes and alignment. Tiles
+ * have `rows` rows, or 32 if shared memory is too small. */
+void tsr__grouped_choose_matrices(tsr_stream *stream, tsr__grouped *call, uint32_t rows);
 /* The size of call->matrices.narrowed, and the dispatch that writes it; 0: rows of x are not
  * narrowed. */
 uint64_t tsr__grouped_narrow_bytes(const tsr__grouped *call);

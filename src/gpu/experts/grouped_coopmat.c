@@ -106,7 +106,7 @@ static bool works(tsr_device *device, const tsr__grouped_matrices *m, tsr_dtype 
             tsr__kernel_works(device, tsr__matmul_narrow_name, m->dtype, tsr__matmul_test_narrow));
 }
 
-void tsr__grouped_choose_matrices(tsr_stream *stream, tsr__grouped *call)
+void tsr__grouped_choose_matrices(tsr_stream *stream, tsr__grouped *call, uint32_t rows)
 {
     tsr_device *gpu = tsr_stream_device(stream);
     const tsr__matmul_device device = tsr__matmul_device_of(gpu);
@@ -122,8 +122,7 @@ void tsr__grouped_choose_matrices(tsr_stream *stream, tsr__grouped *call)
         return;
     m.x_terms = m.x_narrowed ? terms_of(m.dtype) : 1;
     m.w_terms = is_block(w) ? terms_of(m.dtype) : 1;
-    if ((!tsr__grouped_tiles_large(call) || !choose_tile(&device, w, 64, &m)) &&
-        !choose_tile(&device, w, 32, &m))
+    if (!choose_tile(&device, w, rows, &m) && !choose_tile(&device, w, 32, &m))
         return;
     if (works(gpu, &m, w))
         call->matrices = m;
