@@ -155,6 +155,10 @@ static tsr_status run_unequal_ranks(unequal_job *j)
             printf("rank %d    %7.2f products/s by itself; calibrated %.2f GFLOP/s\n", r, each[r],
                    rates[r] * 1e-9);
     }
+    /* Calibration multiplies dense matrices. Experts are divided by the rates of their own
+     * products, as those that `tessera bench rates --experts` measures. */
+    for (int r = 0; r < j->size && status == TSR_OK && j->given.experts > 0; r++)
+        rates[r] = each[r];
     if (status == TSR_OK)
         status = measure_unequal_ranks(
             j, "even", tsr_partition_params(.kind = TSR_PARTITION_UNEVEN), summed, rates);
