@@ -2,8 +2,8 @@
  *
  *     delta_call.c      checks of the operands
  *     delta_rule.c      the recurrence token by token, or chunks
- *     delta_chunks.c    chunks: scratch memory, products inside the chunks, the state from chunk to
- *                       chunk
+ *     delta_chunks.c    chunks: scratch memory, rows, and what the passes share
+ *     delta_forward.c   the forward pass in chunks
  *     delta_matrices.c  the state from chunk to chunk by cooperative matrices
  *     delta_products.c  the state, and its gradient, from chunk to chunk by batched products
  *     delta_gradient.c  the backward pass, always in chunks */
@@ -125,6 +125,8 @@ tsr_status tsr__delta_chunks_forward(const tsr__delta_chunks *c, const tsr_tenso
  * accesses. `dtype` is that of y or dy. */
 tsr__dispatch tsr__delta_scan_dispatch(const tsr__delta_chunks *c, tsr__shader shader,
                                        tsr_dtype dtype);
+/* Copies q, k and v into rows of chunks. */
+tsr_status tsr__delta_rows(const tsr__delta_chunks *c) TSR_NODISCARD;
 /* Copies x, of value heads, into rows of chunks. Rows past the end of a sequence become 0. */
 tsr_status tsr__delta_value_rows(const tsr__delta_chunks *c, const tsr_tensor *x, uint32_t stride,
                                  tsr__delta_array rows) TSR_NODISCARD;

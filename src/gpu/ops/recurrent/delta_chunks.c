@@ -1,4 +1,6 @@
-/* The gated delta rule in chunks: scratch memory and the forward pass. */
+/* The gated delta rule in chunks: scratch memory, rows of chunks, and dispatches from chunk to
+ * chunk.
+ */
 #include "base/checked.h"
 #include "gpu/device/device.h"
 #include "gpu/internal.h"
@@ -113,6 +115,11 @@ static tsr_status create_arrays(tsr__delta_chunks *c, int count)
     return TSR_OK;
 }
 
+bool tsr__delta_by_products(const tsr__delta *call)
+{
+    return tsr_stream_device(call->tokens.stream)->traits.slow_barriers && call->tokens.tokens > 0;
+}
+
 tsr_status tsr__delta_chunks_create(const tsr__delta *call, bool backward, tsr__delta_chunks *out)
 {
     /* The shared memory of delta_scan_grad.comp, with four quads. */
@@ -155,36 +162,7 @@ tsr_status tsr__delta_product(const tsr__delta_chunks *c, tsr__delta_array out, 
                                         .accumulate = accumulate));
 }
 
-/* Inside the chunks -------------------------------------------------------------------------- */
-
-static tsr_status run_decay(const tsr__delta_chunks *c)
-{
-    const tsr__delta *call = c->call;
-    const struct tsr_delta_decay_push push = {
-        .beta = tsr__tokens_address(call->beta),
-        .g = tsr__tokens_address(call->g),
-        .lengths = tsr__tokens_address(call->params.lengths),
-        .starts = tsr__tokens_address(call->params.starts),
-        .work = tsr__tokens_address(c->work),
-        .batch = (uint32_t)call->tokens.batch,
-        .tokens = (uint32_t)call->tokens.tokens,
-        .chunks = (uint32_t)c->chunks,
-        .beta_stride = call->beta_stride,
-        .g_stride = call->g_stride,
-        .decay = c->place[TSR__DELTA_DECAY],
-    };
-    tsr__dispatch d = tsr__delta_dispatch(call, TSR__SHADER_DELTA_DECAY, ROWS_WORKGROUP);
-    d.push = &push;
-    d.push_bytes = sizeof push;
-    tsr__groups_for((uint64_t)(call->tokens.batch * c->chunks * call->heads), ROWS_WORKGROUP,
-                    d.groups);
-    tsr__tokens_read(&d, call->beta);
-    tsr__tokens_read(&d, call->g);
-    tsr__tokens_read(&d, call->params.lengths);
-    tsr__tokens_read(&d, call->params.starts);
-    tsr__delta_write(c, &d, TSR__DELTA_DECAY);
-    return tsr__stream_dispatch(call->tokens.stream, &d);
-}
+/* Rows --------------------------------------------------------------------------------------- */
 
 /* How rows are copied into chunks: of key heads or value heads; normalised; multiplied by beta. */
 typedef struct row_copy {
@@ -240,8 +218,7 @@ tsr_status tsr__delta_value_rows(const tsr__delta_chunks *c, const tsr_tensor *x
     return copy_rows(c, x, stride, rows, rows, (row_copy){.value_heads = true, .factor = 1});
 }
 
-/* Copies q, k and v into rows of chunks. */
-static tsr_status run_rows(const tsr__delta_chunks *c)
+tsr_status tsr__delta_rows(const tsr__delta_chunks *c)
 {
     const tsr__delta *call = c->call;
     row_copy how = {.normalise = call->params.norm_epsilon > 0, .factor = call->scale};
@@ -250,39 +227,6 @@ static tsr_status run_rows(const tsr__delta_chunks *c)
     TSR__TRY(copy_rows(c, call->k, call->k_stride, TSR__DELTA_KEYS, TSR__DELTA_K_INVERSE, how));
     return copy_rows(c, call->v, call->v_stride, TSR__DELTA_VALUES, TSR__DELTA_VALUES,
                      (row_copy){.value_heads = true, .beta = true, .factor = 1});
-}
-
-static tsr_status run_triangle(const tsr__delta_chunks *c)
-{
-    const tsr__delta *call = c->call;
-    const int64_t count = call->tokens.batch * c->chunks;
-    const struct tsr_delta_triangle_push push = {
-        .work = tsr__tokens_address(c->work),
-        .count = (uint32_t)count,
-        .decay = c->place[TSR__DELTA_DECAY],
-        .key_key = c->place[TSR__DELTA_KEY_KEY],
-        .query_key = c->place[TSR__DELTA_QUERY_KEY],
-        .inverse = c->place[TSR__DELTA_INVERSE],
-        .carried = c->place[TSR__DELTA_CARRIED],
-        .weights = c->place[TSR__DELTA_WEIGHTS],
-    };
-    tsr__dispatch d = tsr__delta_dispatch(call, TSR__SHADER_DELTA_TRIANGLE, CHUNK);
-    d.spec[d.spec_count++] = c->products ? TSR__DELTA_BLOCK : CHUNK;
-    d.push = &push;
-    d.push_bytes = sizeof push;
-    d.work = (double)(count * call->heads) * CHUNK * CHUNK * CHUNK / 6;
-    tsr__groups_for((uint64_t)(count * call->heads), 1, d.groups);
-    if (c->products)
-        tsr__delta_write(c, &d, TSR__DELTA_DECAY);
-    else
-        tsr__delta_read(c, &d, TSR__DELTA_DECAY);
-    tsr__delta_read(c, &d, TSR__DELTA_KEY_KEY);
-    tsr__delta_read(c, &d, TSR__DELTA_QUERY_KEY);
-    tsr__delta_write(c, &d, TSR__DELTA_INVERSE);
-    if (!c->products)
-        tsr__delta_write(c, &d, TSR__DELTA_CARRIED);
-    tsr__delta_write(c, &d, TSR__DELTA_WEIGHTS);
-    return tsr__stream_dispatch(call->tokens.stream, &d);
 }
 
 /* From chunk to chunk ------------------------------------------------------------------------ */
@@ -298,52 +242,6 @@ tsr__dispatch tsr__delta_scan_dispatch(const tsr__delta_chunks *c, tsr__shader s
     d.work = d.multiply_adds = tsr__delta_scan_work(c);
     tsr__groups_for((uint64_t)(call->tokens.batch * call->heads * c->blocks), 1, d.groups);
     return d;
-}
-
-static tsr_status run_scan(const tsr__delta_chunks *c, const tsr_tensor *y, uint32_t y_stride,
-                           const tsr_tensor *new_state)
-{
-    const tsr__delta *call = c->call;
-    const struct tsr_delta_scan_push push = {
-        .work = tsr__tokens_address(c->work),
-        .y = tsr__tokens_address(y),
-        .state = tsr__tokens_address(call->params.state),
-        .new_state = tsr__tokens_address(new_state),
-        .read_slots = tsr__tokens_address(call->tokens.read_slots),
-        .write_slots = tsr__tokens_address(call->tokens.write_slots),
-        .slots = (uint32_t)call->tokens.slots,
-        .batch = (uint32_t)call->tokens.batch,
-        .tokens = (uint32_t)call->tokens.tokens,
-        .chunks = (uint32_t)c->chunks,
-        .y_stride = y_stride,
-        .decay = c->place[TSR__DELTA_DECAY],
-        .queries = c->place[TSR__DELTA_QUERIES],
-        .keys = c->place[TSR__DELTA_KEYS],
-        .weights = c->place[TSR__DELTA_WEIGHTS],
-        .u = c->place[TSR__DELTA_U],
-        .w = c->place[TSR__DELTA_W],
-        .states = c->backward ? c->place[TSR__DELTA_STATES] : TSR_DELTA_NOT_KEPT,
-        .deltas = c->backward ? c->place[TSR__DELTA_DELTAS] : TSR_DELTA_NOT_KEPT,
-    };
-    tsr__dispatch d =
-        tsr__delta_scan_dispatch(c, TSR__SHADER_DELTA_SCAN, y ? y->layout.dtype : TSR_F32);
-    d.spec[d.spec_count++] = tsr__tokens_slots(&call->tokens);
-    d.push = &push;
-    d.push_bytes = sizeof push;
-    static const tsr__delta_array read[] = {TSR__DELTA_DECAY,   TSR__DELTA_QUERIES, TSR__DELTA_KEYS,
-                                            TSR__DELTA_WEIGHTS, TSR__DELTA_U,       TSR__DELTA_W};
-    for (size_t i = 0; i < sizeof read / sizeof *read; i++)
-        tsr__delta_read(c, &d, read[i]);
-    tsr__tokens_read(&d, call->params.state);
-    tsr__tokens_read(&d, call->tokens.read_slots);
-    tsr__tokens_read(&d, call->tokens.write_slots);
-    tsr__tokens_write(&d, y);
-    tsr__tokens_write(&d, new_state);
-    if (c->backward) {
-        tsr__delta_write(c, &d, TSR__DELTA_STATES);
-        tsr__delta_write(c, &d, TSR__DELTA_DELTAS);
-    }
-    return tsr__stream_dispatch(call->tokens.stream, &d);
 }
 
 /* The scan of no chunks copies states. */
@@ -370,26 +268,4 @@ tsr_status tsr__delta_store_state(const tsr__delta_chunks *c, const tsr_tensor *
     tsr__tokens_read(&d, t->write_slots);
     tsr__tokens_write(&d, new_state);
     return tsr__stream_dispatch(t->stream, &d);
-}
-
-tsr_status tsr__delta_chunks_forward(const tsr__delta_chunks *c, const tsr_tensor *y,
-                                     uint32_t y_stride, const tsr_tensor *new_state)
-{
-    TSR__TRY(run_decay(c));
-    TSR__TRY(run_rows(c));
-    TSR__TRY(tsr__delta_product(c, TSR__DELTA_KEY_KEY, TSR__DELTA_KEYS, false, TSR__DELTA_KEYS,
-                                true, false));
-    TSR__TRY(tsr__delta_product(c, TSR__DELTA_QUERY_KEY, TSR__DELTA_QUERIES, false, TSR__DELTA_KEYS,
-                                true, false));
-    TSR__TRY(run_triangle(c));
-    if (c->products) {
-        TSR__TRY(tsr__delta_join_blocks(c));
-        return tsr__delta_scan_products(c, y, y_stride, new_state);
-    }
-    TSR__TRY(tsr__delta_product(c, TSR__DELTA_U, TSR__DELTA_INVERSE, false, TSR__DELTA_VALUES,
-                                false, false));
-    TSR__TRY(tsr__delta_product(c, TSR__DELTA_W, TSR__DELTA_CARRIED, false, TSR__DELTA_KEYS, false,
-                                false));
-    return c->matrices.terms > 0 ? tsr__delta_scan_matrices(c, y, y_stride, new_state)
-                                 : run_scan(c, y, y_stride, new_state);
 }

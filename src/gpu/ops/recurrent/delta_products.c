@@ -8,7 +8,6 @@
  * Only R, D and S are computed chunk by chunk, in one product each for all heads of all rows of the
  * batch; y is computed for several chunks at once. Where barriers are slow this is faster than
  * delta_scan.comp, which keeps the state in shared memory. */
-#include "gpu/device/device.h"
 #include "gpu/internal.h"
 #include "gpu/memory/tensor.h"
 #include "gpu/ops/recurrent/delta.h"
@@ -20,11 +19,6 @@ enum { CHUNK = TSR_DELTA_CHUNK };
 
 /* Places in a row of `decay`: see delta.glsl. */
 enum { CARRY = 1, OUT = 2, CARRY_LAST = 5, CARRIED = 7 };
-
-bool tsr__delta_by_products(const tsr__delta *call)
-{
-    return tsr_stream_device(call->tokens.stream)->traits.slow_barriers && call->tokens.tokens > 0;
-}
 
 /* Views -------------------------------------------------------------------------------------- */
 
