@@ -104,6 +104,9 @@ typedef struct tsr_matmul_grouped_params {
     tsr_expert_activation activation;
     float limit;     /* of TSR_EXPERT_SWIGLU_OAI; 0: 7 */
     bool accumulate; /* add to y's contents; not with `up` */
+    /* The number of experts that ids were chosen from, if w has only some of them: the size of
+     * tiles follows the rows that an expert has on average. 0: those of w. */
+    int64_t all_experts;
 } tsr_matmul_grouped_params;
 #define tsr_matmul_grouped_params(...)                                                             \
     (&(tsr_matmul_grouped_params){.struct_size = sizeof(tsr_matmul_grouped_params), __VA_ARGS__})

@@ -1190,6 +1190,7 @@ typedef struct tsr_matmul_grouped_params {
     float limit;
    _Bool 
         accumulate;
+    int64_t all_experts;
 } tsr_matmul_grouped_params;
 TSR_API tsr_status tsr_matmul_grouped(tsr_stream *stream, tsr_tensor *y,
                                                     const tsr_tensor *x, const tsr_tensor *w,

@@ -107,6 +107,11 @@ static tsr_status check(const char *op, tsr_stream *stream, tsr_tensor *y, const
     call->experts = (uint32_t)w->layout.shape[0];
     call->n = (uint32_t)w->layout.shape[call->transposed ? 2 : 1];
     call->k = (uint32_t)w->layout.shape[call->transposed ? 1 : 2];
+    TSR__REQUIRE(params->all_experts == 0 ||
+                     (params->all_experts >= call->experts && params->all_experts <= INT32_MAX),
+                 "%s: all_experts is %lld; 0, or at least the %u of w and at most %d", op,
+                 (long long)params->all_experts, call->experts, INT32_MAX);
+    call->all_experts = params->all_experts > 0 ? (uint32_t)params->all_experts : call->experts;
     TSR__TRY(tsr__pair_rows_of(op, "x", stream, x, tokens, chosen, &call->x));
     TSR__TRY(tsr__pair_rows_of(op, "y", stream, y, tokens, chosen, &call->y));
     TSR__REQUIRE(call->x.width == call->k && call->y.width == call->n,
@@ -148,7 +153,7 @@ static const tile_shape small_tile = {64, 32, 64, 16, 4, 8}, large_tile = {128, 
 static const tile_shape *tile_for(const tsr__grouped *call)
 {
     const uint64_t pairs = (uint64_t)call->pairs.tokens * call->pairs.chosen;
-    return pairs >= (uint64_t)call->experts * 24 ? &large_tile : &small_tile;
+    return pairs >= (uint64_t)call->all_experts * 24 ? &large_tile : &small_tile;
 }
 
 static uint32_t load_of(const tsr__grouped *call, const tsr_tensor *w)

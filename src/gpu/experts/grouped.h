@@ -25,6 +25,7 @@ typedef struct tsr__grouped {
     const tsr_tensor *added; /* y has a row for each token, and this is added; or NULL */
     bool transposed;
     uint32_t experts, n, k;
+    uint32_t all_experts; /* from which ids were chosen; at least `experts` */
     uint32_t weights_stride;
     float limit;
     tsr__sorted sorted; /* the caller's, or in scratch memory */

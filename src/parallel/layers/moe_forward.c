@@ -137,6 +137,12 @@ static tsr__moe_pairs pairs_of(const forward_pass *p)
 
 /* Experts ------------------------------------------------------------------------------------ */
 
+/* The experts from which the pairs of this rank's products were chosen; 0: those that it has. */
+static int64_t all_experts(const tsr__moe *m)
+{
+    return m->in_teams ? 0 : m->experts;
+}
+
 /* Computes act [tokens,chosen,hidden], and keeps gate and up for a backward pass. */
 static tsr_status hidden_features(forward_pass *p, tsr_tensor **act)
 {
@@ -156,18 +162,20 @@ static tsr_status hidden_features(forward_pass *p, tsr_tensor **act)
             stream, *act, p->x2, gate, p->here,
             tsr_matmul_grouped_params(.order = p->order, .offsets = p->offsets, .bias = gate_bias,
                                       .up = up, .up_bias = up_bias, .activation = m->activation,
-                                      .limit = m->limit));
+                                      .limit = m->limit, .all_experts = all_experts(m)));
     tsr_tensor *hidden, *part;
     TSR__TRY(tsr__temp_new(p->temps, p->dtype, 3, wide, &hidden));
     TSR__TRY(tsr__temp_slice(p->temps, hidden, 2, 0, features, &part));
-    TSR__TRY(tsr_matmul_grouped(
-        stream, part, p->x2, gate, p->here,
-        tsr_matmul_grouped_params(.order = p->order, .offsets = p->offsets, .bias = gate_bias)));
+    TSR__TRY(tsr_matmul_grouped(stream, part, p->x2, gate, p->here,
+                                tsr_matmul_grouped_params(.order = p->order, .offsets = p->offsets,
+                                                          .bias = gate_bias,
+                                                          .all_experts = all_experts(m))));
     TSR__TRY(tsr__moe_adapters_forward(m, p->temps, &pairs, TSR__MOE_GATE, p->x2, part));
     TSR__TRY(tsr__temp_slice(p->temps, hidden, 2, features, features, &part));
-    TSR__TRY(tsr_matmul_grouped(
-        stream, part, p->x2, up, p->here,
-        tsr_matmul_grouped_params(.order = p->order, .offsets = p->offsets, .bias = up_bias)));
+    TSR__TRY(tsr_matmul_grouped(stream, part, p->x2, up, p->here,
+                                tsr_matmul_grouped_params(.order = p->order, .offsets = p->offsets,
+                                                          .bias = up_bias,
+                                                          .all_experts = all_experts(m))));
     TSR__TRY(tsr__moe_adapters_forward(m, p->temps, &pairs, TSR__MOE_UP, p->x2, part));
     if (p->saved)
         TSR__TRY(tsr__keep(hidden, &p->saved->hidden));
@@ -333,7 +341,8 @@ static tsr_status sum_experts(forward_pass *p, tsr_tensor *sum, const tsr_tensor
         tsr_matmul_grouped_params(.order = p->order, .offsets = p->offsets, .weights = p->weights,
                                   .bias = tsr__moe_adds_bias(m)
                                               ? tsr__moe_tensor(m, TSR__MOE_DOWN_BIAS)
-                                              : NULL),
+                                              : NULL,
+                                  .all_experts = all_experts(m)),
         added2));
     const tsr__moe_pairs pairs = pairs_of(p);
     return tsr__moe_adapters_forward(m, p->temps, &pairs, TSR__MOE_DOWN, act, sum);

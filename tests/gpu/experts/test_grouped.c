@@ -458,6 +458,8 @@ START_TEST(refusals)
     REFUSED("activation 9", y, x, w, .up = w, .activation = (tsr_expert_activation)9);
     REFUSED("limit is -1", y, x, w, .up = w, .limit = -1);
     REFUSED("up_bias is given without up", y, x, w, .up_bias = bias);
+    REFUSED("all_experts is 7; 0, or at least the 8 of w", y, x, w, .all_experts = 7);
+    REFUSED("all_experts is 2147483648", y, x, w, .all_experts = INT64_C(1) << 31);
     GPU_FAILS(tsr__matmul_grouped_added(queue, sum, x, w, ids,
                                         tsr_matmul_grouped_params(.weights = weights), x),
               TSR_ERR_INVALID, "added is f32 [4,32], and y is f32 [4,16]");

@@ -324,7 +324,7 @@ static void choose_for_blocks(grouped_run *r, bool few)
 static void choose_for_floats(grouped_run *r, bool few, bool long_code)
 {
     const tsr__grouped *call = &r->call;
-    const uint32_t average = pairs_of(r) / call->experts, least_rows = 9; /* of an expert */
+    const uint32_t average = pairs_of(r) / call->all_experts, least_rows = 9; /* of an expert */
     r->product = (tsr__lavapipe_product){
         .form = TSR__LAVAPIPE_NT,
         .all_rows = few                    ? 1
@@ -370,7 +370,7 @@ static void choose(grouped_run *r, const tsr_device *device)
 {
     const tsr__grouped *call = &r->call;
     const uint32_t pairs = pairs_of(r), threshold = 2;
-    const bool few = pairs <= (uint64_t)threshold * call->experts;
+    const bool few = pairs <= (uint64_t)threshold * call->all_experts;
     r->lanes = device->info.subgroup_size;
     r->is_sorted = !few;
     r->halves = call->params->up ? 2 : 1;
