@@ -118,8 +118,8 @@ typedef struct tsr_matmul_grouped_params {
  * i32.
  *
  * Only matrices of chosen experts are read. Pairs whose id is not from 0 to experts − 1 are left
- * out: they add nothing to a weighted sum, and their rows of y keep their contents. A few tokens
- * take one dispatch; for more, the pairs are sorted, and tiles of rows of one expert are
+ * out: they add nothing to a weighted sum, and their rows of y keep their contents. On GPUs, a few
+ * tokens take one dispatch; for more, the pairs are sorted, and tiles of rows of one expert are
  * multiplied. y must not overlap the inputs. `params` may be NULL. */
 TSR_API TSR_NODISCARD tsr_status tsr_matmul_grouped(tsr_stream *stream, tsr_tensor *y,
                                                     const tsr_tensor *x, const tsr_tensor *w,

@@ -235,7 +235,7 @@ END_TEST
 
 /* Batches ------------------------------------------------------------------------------------ */
 
-enum { BATCH = 3, TOKENS = 140, KEY_HEADS = 2, HEADS = 4, KEY = 8, VALUE = 12, TAPS = 4 };
+enum { BATCH = 3, TOKENS = 140, KEY_HEADS = 2, HEADS = 4, KEY = 8, VALUE = 20, TAPS = 4 };
 enum { CHANNELS = 2 * KEY_HEADS * KEY + HEADS * VALUE };
 
 /* Random operands: q, k and v are views of one tensor [BATCH, TOKENS, CHANNELS] of `dtype`. */
@@ -951,7 +951,7 @@ START_TEST(refusals)
                    .read_slots = slots),
               TSR_ERR_INVALID, "packed rows (starts) cannot read slots");
     GPU_FAILS(RULE(y, o.q, o.k, o.v, o.beta, o.g, .state = y), TSR_ERR_INVALID,
-              "state is f32 [3,140,4,12]");
+              "state is f32 [3,140,4,20]");
     GPU_FAILS(RULE(y, o.q, o.k, o.v, o.beta, o.g, .read_slots = slots), TSR_ERR_INVALID,
               "read_slots is given, but no state");
     GPU_FAILS(RULE(y, o.q, o.k, o.v, o.beta, o.g, .write_slots = slots), TSR_ERR_INVALID,
@@ -981,7 +981,7 @@ START_TEST(refusals)
     GPU_FAILS(tsr_causal_conv(queue, out, NULL, o.q, taps, NULL), TSR_ERR_INVALID,
               "x is [3,140,2,8]");
     GPU_FAILS(tsr_causal_conv(queue, out, o.state, o.mixed, taps, NULL), TSR_ERR_INVALID,
-              "new_state is f32 [3,4,8,12]");
+              "new_state is f32 [3,4,8,20]");
     GPU_FAILS(tsr_causal_conv_grad(queue, tsr_causal_conv_grads(.dx = NULL), out, NULL, o.mixed,
                                    taps, NULL),
               TSR_ERR_INVALID, "all gradients are NULL");

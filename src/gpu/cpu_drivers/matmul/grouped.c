@@ -23,6 +23,7 @@ enum {
     LEAST_PRODUCTS = 1 << 16,
     LONGEST = 128, /* steps of a range of k, with few pairs */
     MOST_SPLITS = 16,
+    MOST_COLUMNS = TSR_MATMUL_CPU_GROUPS * 4, /* more would be divided into bands (plan.c) */
     BLOCK_TILES = 8 /* tiles that are multiplied before the next columns are read */
 };
 
@@ -407,7 +408,7 @@ static bool suits(const tsr__grouped *call)
 {
     const tsr_layout *w = &call->w->layout;
     return !call->transposed && call->experts > 0 && call->experts <= TSR_MATMUL_CPU_GROUPS &&
-           call->k > 0 && call->k <= UINT32_C(1) << 15 && call->n <= UINT32_C(1) << 14 &&
+           call->k > 0 && call->k <= UINT32_C(1) << 15 && call->n <= MOST_COLUMNS &&
            (double)call->pairs.tokens * call->pairs.chosen * call->n * call->k >= LEAST_PRODUCTS &&
            (w->strides[2] == 1 || w->shape[2] == 1) && w->strides[1] <= UINT32_MAX &&
            w->strides[0] <= UINT32_MAX && (!call->params->up || tsr__grouped_pairs_up(call));
@@ -447,7 +448,10 @@ tsr_status tsr__cpu_matmul_grouped(tsr_stream *stream, const tsr__grouped *call,
         return TSR_OK;
     if (sorts)
         TSR__TRY(tsr__sort_check("matmul_grouped", stream, &call->pairs));
-    TSR__TRY(tsr__stream_scratch(stream, bytes, &r.scratch));
+    const tsr_status status = tsr__stream_scratch(stream, bytes, &r.scratch);
+    if (status == TSR_ERR_DEVICE_MEMORY) /* the kernels for GPUs need hardly any */
+        return TSR_OK;
+    TSR__TRY(status);
     uint64_t at = 0;
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         if (parts[i].bytes > 0)

@@ -65,7 +65,7 @@ enum {
     TSR__LAVAPIPE_CAREFUL,
     TSR__LAVAPIPE_A_DTYPE,
     TSR__LAVAPIPE_B_DTYPE,
-    TSR__LAVAPIPE_BATCHED, /* always 0 in a plan; lavapipe.c sets it */
+    TSR__LAVAPIPE_BATCHED, /* always 0 in a plan; lavapipe.c and grouped.c set it */
     TSR__LAVAPIPE_SPLIT,
     TSR__LAVAPIPE_FORM, /* WIDTH in nt kernels, A_TRANSPOSED in nn kernels */
     TSR__LAVAPIPE_PAIRS,

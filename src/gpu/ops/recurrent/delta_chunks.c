@@ -259,9 +259,13 @@ tsr_status tsr__delta_store_state(const tsr__delta_chunks *c, const tsr_tensor *
         .states = TSR_DELTA_NOT_KEPT,
         .deltas = TSR_DELTA_NOT_KEPT,
     };
+    const uint64_t heads = (uint64_t)(t->batch * c->call->heads);
     tsr__dispatch d = tsr__delta_scan_dispatch(c, TSR__SHADER_DELTA_SCAN, TSR_F32);
     d.spec[d.spec_count++] = TSR_SLOTS_WRITE;
     d.work = d.multiply_adds = 0;
+    /* c->blocks is 1 with products, but this kernel has its usual blocks. */
+    tsr__groups_for(heads * tsr__div_up_u64((uint64_t)c->call->value_dim, UINT64_C(4) * c->quads),
+                    1, d.groups);
     d.push = &push;
     d.push_bytes = sizeof push;
     tsr__tokens_read(&d, states);
