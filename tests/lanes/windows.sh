@@ -17,14 +17,14 @@ configure "$folder" --cross-file scripts/windows/x86_64-w64-mingw32.ini --cross-
 build "$folder" src/cli/tessera.exe examples/digits.exe $(printf 'tests/test-%s.exe ' $units) \
     $(printf 'tests/gpu/test-gpu-%s.exe ' $gpu) || exit 1
 
-Xvfb -displayfd 3 -screen 0 320x200x16 3>"$folder.display" >/dev/null 2>&1 &
-display_server=$!
 # One server for all programs: Wine ends the usual one a moment after its last program, and a program that starts in that moment loses it.
 for wineserver in wineserver64 /usr/lib/wine/wineserver64 wineserver; do
     command -v "$wineserver" >/dev/null && break
 done
 mkdir -p "$WINEPREFIX"
 "$wineserver" --persistent || exit 1
+Xvfb -displayfd 3 -screen 0 320x200x16 3>"$folder.display" >/dev/null 2>&1 &
+display_server=$!
 trap '"$wineserver" --kill; kill "$display_server"' EXIT
 for _ in $(seq 100); do
     [ -s "$folder.display" ] && break
