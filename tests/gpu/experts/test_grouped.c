@@ -38,6 +38,8 @@ static const grouped_case cases[] = {
     {1, 4, 8, 32, 20, TSR_F32, TSR_MXFP4, TSR_F32, .gated = 3, .bias = true},
     /* more steps along k than lavapipe's loops have, if a workgroup has few invocations */
     {1, 16, 3, 140000, 2, TSR_F32, TSR_F32, TSR_F32, .weights = true},
+    /* more columns than lavapipe's product has in one band, and several ranges of k */
+    {3, 1, 1, 1100, 16384, TSR_F32, TSR_F16, TSR_F32, .per_pair = false},
     {40, 2, 8, 64, 96, TSR_F32, TSR_F32, TSR_F32, .sorted = true},
     {70, 3, 5, 45, 70, TSR_F32, TSR_F16, TSR_F16, .bias = true, .foreign = true},
     {33, 2, 4, 40, 68, TSR_F16, TSR_F32, TSR_F32, .gated = 1, .bias = true, .fused = true,
