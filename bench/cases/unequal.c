@@ -11,9 +11,10 @@
  *
  *     LP_NUM_THREADS=1 tessera launch -n 2 -- bench-unequal --slow 1 --factor 3 --experts 32
  *
- * With --experts, a product is that of a mixture of experts, of which each token uses 8: a rank has
- * whole experts and computes those that tokens choose (unequal_experts.c). The sum of all ranks'
- * parts is first compared with the product of one rank. */
+ * With --experts, a product is that of a mixture of experts of --inner features, with --columns
+ * hidden ones, of which each token uses 8: a rank has whole experts and computes those that tokens
+ * choose (unequal_experts.c). The sum of all ranks' parts is first compared with the product of one
+ * rank. */
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
@@ -31,25 +32,55 @@ static double now(void)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
-tsr_status unequal_time(unequal_job *j, tsr_status (*run)(unequal_job *j, void *user), void *user,
-                        double *alone, double *together)
+static int ascending(const void *left, const void *right)
 {
-    double mine = INFINITY, all = INFINITY;
-    tsr_status status = TSR_OK;
-    for (int i = -2; i < j->given.repeats && status == TSR_OK; i++) { /* two repetitions warm up */
+    const double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+static double median(double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof *values, ascending);
+    return values[count / 2];
+}
+
+/* Runs a division once: sets *alone to the seconds of this rank, and *together to those of all. */
+static tsr_status time_once(unequal_job *j,
+                            tsr_status (*run)(unequal_job *j, int division, void *user), void *user,
+                            int division, double *alone, double *together)
+{
+    tsr_status status = tsr_comm_barrier(j->comm, NULL);
+    const double start = now();
+    if (status == TSR_OK)
+        status = run(j, division, user);
+    if (status == TSR_OK)
+        status = tsr_stream_wait(j->stream);
+    *alone = now() - start;
+    if (status == TSR_OK)
         status = tsr_comm_barrier(j->comm, NULL);
-        const double start = now();
-        if (status == TSR_OK)
-            status = run(j, user);
-        if (status == TSR_OK)
-            status = tsr_stream_wait(j->stream);
-        mine = i < 0 ? mine : fmin(mine, now() - start);
-        if (status == TSR_OK)
-            status = tsr_comm_barrier(j->comm, NULL);
-        all = i < 0 ? all : fmin(all, now() - start);
+    *together = now() - start;
+    return status;
+}
+
+tsr_status unequal_time(unequal_job *j, tsr_status (*run)(unequal_job *j, int division, void *user),
+                        void *user, unequal_division *divisions, int count)
+{
+    const int repeats = j->given.repeats;
+    double *alone = calloc((size_t)(count * repeats), sizeof *alone),
+           *together = calloc((size_t)(count * repeats), sizeof *together);
+    tsr_status status = alone && together ? TSR_OK : TSR_ERR_NO_MEMORY;
+    for (int i = -2; i < repeats; i++) { /* two repetitions warm up */
+        for (int d = 0; d < count && status == TSR_OK; d++) {
+            const int sample = d * repeats + (i < 0 ? 0 : i);
+            status = time_once(j, run, user, d, &alone[sample], &together[sample]);
+        }
     }
-    *alone = mine;
-    *together = all;
+    for (int d = 0; d < count && status == TSR_OK; d++) {
+        divisions[d].alone = median(alone + d * repeats, repeats);
+        divisions[d].together = median(together + d * repeats, repeats);
+    }
+    free(together);
+    free(alone);
     return status;
 }
 
@@ -59,117 +90,131 @@ typedef struct product {
     int64_t columns;
 } product;
 
-static tsr_status multiply(unequal_job *j, void *user)
+static tsr_status multiply(unequal_job *j, int division, void *user)
 {
-    const product *p = user;
+    const product *p = (const product *)user + division;
     return p->columns > 0
                ? tsr_matmul(j->stream, p->y, p->x, p->w, tsr_matmul_params(.transpose_b = true))
                : TSR_OK;
 }
 
-/* Times this rank's part of the columns. */
-static tsr_status time_columns(unequal_job *j, const tsr_shard_range *part, double *alone,
-                               double *together)
+static tsr_status create_product(unequal_job *j, product *p)
 {
-    product p = {.columns = (int64_t)part->count};
     tsr_status status =
-        tsr_tensor_create(j->device, TSR_F32, 2, (int64_t[]){j->given.rows, j->given.inner}, &p.x);
+        tsr_tensor_create(j->device, TSR_F32, 2, (int64_t[]){j->given.rows, j->given.inner}, &p->x);
+    if (status == TSR_OK)
+        status = tsr_tensor_create(j->device, TSR_F32, 2, (int64_t[]){p->columns, j->given.inner},
+                                   &p->w);
     if (status == TSR_OK)
         status =
-            tsr_tensor_create(j->device, TSR_F32, 2, (int64_t[]){p.columns, j->given.inner}, &p.w);
+            tsr_tensor_create(j->device, TSR_F32, 2, (int64_t[]){j->given.rows, p->columns}, &p->y);
     if (status == TSR_OK)
-        status =
-            tsr_tensor_create(j->device, TSR_F32, 2, (int64_t[]){j->given.rows, p.columns}, &p.y);
+        status = tsr_random_normal(j->stream, p->x, 0, 1, tsr_random_params(.seed = 1));
     if (status == TSR_OK)
-        status = tsr_random_normal(j->stream, p.x, 0, 1, tsr_random_params(.seed = 1));
-    if (status == TSR_OK)
-        status = tsr_random_normal(j->stream, p.w, 0, 1, tsr_random_params(.seed = 2));
-    if (status == TSR_OK)
-        status = unequal_time(j, multiply, &p, alone, together);
-    tsr_tensor_destroy(&p.y);
-    tsr_tensor_destroy(&p.w);
-    tsr_tensor_destroy(&p.x);
+        status = tsr_random_normal(j->stream, p->w, 0, 1, tsr_random_params(.seed = 2));
     return status;
 }
 
-/* Returns what is divided: experts or columns. */
-static int64_t total_of(const unequal_job *j)
+static tsr_status time_columns(unequal_job *j, unequal_division *divisions, int count)
 {
-    return j->given.experts > 0 ? j->given.experts : j->given.columns;
-}
-
-/* `is_divided`: the ranks have different parts, of which one may be everything. */
-static tsr_status time_part(unequal_job *j, const tsr_shard_range *part, bool is_divided,
-                            double *alone, double *together)
-{
-    return j->given.experts > 0 ? unequal_time_experts(j, part, is_divided, alone, together)
-                                : time_columns(j, part, alone, together);
-}
-
-static tsr_status measure_unequal_ranks(unequal_job *j, const char *name,
-                                        const tsr_partition_params *partition, double summed,
-                                        const double *rates)
-{
-    tsr_shard_range *ranges = calloc((size_t)j->size, sizeof *ranges);
-    double alone, together;
-    tsr_status status = ranges ? TSR_OK : TSR_ERR_NO_MEMORY;
-    if (status == TSR_OK)
-        status = tsr_partition((uint64_t)total_of(j), j->size, partition, ranges);
-    if (status == TSR_OK)
-        status = time_part(j, &ranges[j->rank], true, &alone, &together);
-    if (status == TSR_OK && j->rank == 0) {
-        printf("%-9s %7.2f products/s, %5.1f %% of the summed rate (by arithmetic %5.1f %%); "
-               "%s",
-               name, 1 / together, 100 / together / summed,
-               100 * tsr_partition_efficiency(j->size, ranges, rates),
-               j->given.experts > 0 ? "experts" : "columns");
-        for (int r = 0; r < j->size; r++)
-            printf(" %llu", (unsigned long long)ranges[r].count);
-        printf("\n");
+    product products[UNEQUAL_MOST] = {0};
+    tsr_status status = TSR_OK;
+    for (int d = 0; d < count && status == TSR_OK; d++) {
+        products[d].columns = (int64_t)divisions[d].parts[j->rank].count;
+        status = create_product(j, &products[d]);
     }
-    free(ranges);
+    if (status == TSR_OK)
+        status = unequal_time(j, multiply, products, divisions, count);
+    for (int d = 0; d < count; d++) {
+        tsr_tensor_destroy(&products[d].y);
+        tsr_tensor_destroy(&products[d].w);
+        tsr_tensor_destroy(&products[d].x);
+    }
     return status;
 }
 
-static tsr_status run_unequal_ranks(unequal_job *j)
+/* Measures experts alone, and sets rates[r] to the products per second of rank r. */
+static tsr_status measure_expert_rates(unequal_job *j, const tsr_shard_range *everything,
+                                       double *rates)
 {
-    double *rates = calloc((size_t)j->size, sizeof *rates), *each = calloc((size_t)j->size, 8);
-    double alone = 1, together, summed = 0;
-    tsr_status status = rates && each ? TSR_OK : TSR_ERR_NO_MEMORY;
-    if (status == TSR_OK)
-        status = tsr_calibrate(j->group,
-                               tsr_calibrate_params(.rows = j->given.rows, .inner = j->given.inner,
-                                                    .columns = j->given.columns / j->size,
-                                                    .duration_ns = 1000000000),
-                               rates);
-    /* Measure the rate of each rank when all ranks compute complete products at the same time. */
-    const tsr_shard_range everything = {.count = (uint64_t)total_of(j)};
-    if (status == TSR_OK)
-        status = time_part(j, &everything, false, &alone, &together);
-    const double rate = 1 / alone;
-    if (status == TSR_OK)
-        status = tsr_comm_all_gather(j->comm, &rate, each, 1, TSR_F64, NULL);
-    for (int r = 0; r < j->size && status == TSR_OK; r++) {
-        summed += each[r];
-        if (j->rank == 0)
-            printf("rank %d    %7.2f products/s by itself; calibrated %.2f GFLOP/s\n", r, each[r],
-                   rates[r] * 1e-9);
-    }
-    /* Calibration multiplies dense matrices. Experts are divided by the rates of their own
+    unequal_division all = {.parts = everything};
+    const tsr_status status = unequal_time_experts(j, &all, 1);
+    return status == TSR_OK
+               ? tsr_comm_all_gather(j->comm, &(double){1 / all.alone}, rates, 1, TSR_F64, NULL)
+               : status;
+}
+
+static void print_division(const unequal_job *j, const unequal_division *d, double summed,
+                           const double *rates)
+{
+    printf("%-9s %7.2f products/s, %5.1f %% of the summed rate (by arithmetic %5.1f %%); %s",
+           d->name, 1 / d->together, 100 / d->together / summed,
+           100 * tsr_partition_efficiency(j->size, d->parts, rates),
+           j->given.experts > 0 ? "experts" : "columns");
+    for (int r = 0; r < j->size; r++)
+        printf(" %llu", (unsigned long long)d->parts[r].count);
+    printf("\n");
+}
+
+/* `parts` has [3][size] elements, `rates` and `each` have [size]. */
+static tsr_status run_unequal_ranks(unequal_job *j, tsr_shard_range *parts, double *rates,
+                                    double *each)
+{
+    const bool has_experts = j->given.experts > 0;
+    /* What is divided: experts or columns. */
+    const uint64_t total = (uint64_t)(has_experts ? j->given.experts : j->given.columns);
+    tsr_shard_range *even = parts + j->size, *weighted = even + j->size;
+    for (int r = 0; r < j->size; r++)
+        parts[r] = (tsr_shard_range){.count = total};
+    /* A calibration multiplies dense matrices. Experts are divided by the rates of their own
      * products, as those that `tessera bench rates --experts` measures. */
-    for (int r = 0; r < j->size && status == TSR_OK && j->given.experts > 0; r++)
-        rates[r] = each[r];
+    tsr_status status =
+        has_experts
+            ? measure_expert_rates(j, parts, rates)
+            : tsr_calibrate(j->group,
+                            tsr_calibrate_params(.rows = j->given.rows, .inner = j->given.inner,
+                                                 .columns = j->given.columns / j->size,
+                                                 .duration_ns = 1000000000),
+                            rates);
     if (status == TSR_OK)
-        status = measure_unequal_ranks(
-            j, "even", tsr_partition_params(.kind = TSR_PARTITION_UNEVEN), summed, rates);
+        status =
+            tsr_partition(total, j->size, tsr_partition_params(.kind = TSR_PARTITION_UNEVEN), even);
     if (status == TSR_OK)
-        status = measure_unequal_ranks(j, "weighted",
-                                       tsr_partition_params(.kind = TSR_PARTITION_WEIGHTED,
-                                                            .rates = rates,
-                                                            .align = j->given.experts > 0 ? 0 : 16),
-                                       summed, rates);
+        status = tsr_partition(total, j->size,
+                               tsr_partition_params(.kind = TSR_PARTITION_WEIGHTED, .rates = rates,
+                                                    .align = has_experts ? 0 : 16),
+                               weighted);
+    unequal_division divisions[UNEQUAL_MOST] = {
+        {.parts = parts}, {"even", even, 0, 0}, {"weighted", weighted, 0, 0}};
+    if (status == TSR_OK)
+        status = has_experts ? unequal_time_experts(j, divisions, UNEQUAL_MOST)
+                             : time_columns(j, divisions, UNEQUAL_MOST);
+    if (status == TSR_OK)
+        status =
+            tsr_comm_all_gather(j->comm, &(double){1 / divisions[0].alone}, each, 1, TSR_F64, NULL);
+    if (status != TSR_OK || j->rank != 0)
+        return status;
+    double summed = 0;
+    for (int r = 0; r < j->size; r++) {
+        summed += each[r];
+        printf("rank %d    %7.2f products/s by itself; rate %.3g %s\n", r, each[r],
+               has_experts ? rates[r] : rates[r] * 1e-9, has_experts ? "products/s" : "GFLOP/s");
+    }
+    print_division(j, &divisions[1], summed, rates);
+    print_division(j, &divisions[2], summed, rates);
+    return TSR_OK;
+}
+
+static tsr_status run(unequal_job *j)
+{
+    const size_t size = (size_t)j->size;
+    tsr_shard_range *parts = calloc(UNEQUAL_MOST * size, sizeof *parts);
+    double *rates = calloc(size, sizeof *rates), *each = calloc(size, sizeof *each);
+    const tsr_status status =
+        parts && rates && each ? run_unequal_ranks(j, parts, rates, each) : TSR_ERR_NO_MEMORY;
     free(each);
     free(rates);
+    free(parts);
     return status;
 }
 
@@ -222,11 +267,17 @@ static int parse(int argc, char **argv, unequal_options *out)
 
 int main(int argc, char **argv)
 {
-    unequal_job j = {
-        .given = {
-            .slow = 1, .factor = "3", .rows = 64, .inner = 1024, .columns = 4096, .repeats = 100}};
+    unequal_job j = {.given = {.slow = 1, .factor = "3", .rows = 64}};
     if (parse(argc, argv, &j.given) != 0)
         return 2;
+    /* The sizes of the experts are those of Qwen3-30B-A3B. */
+    const bool has_experts = j.given.experts > 0;
+    const unequal_options sizes = {.inner = has_experts ? 2048 : 1024,
+                                   .columns = has_experts ? 768 : 4096,
+                                   .repeats = has_experts ? 15 : 100};
+    j.given.inner = j.given.inner > 0 ? j.given.inner : sizes.inner;
+    j.given.columns = j.given.columns > 0 ? j.given.columns : sizes.columns;
+    j.given.repeats = j.given.repeats > 0 ? j.given.repeats : sizes.repeats;
     tsr_status status = tsr_comm_create(NULL, &j.comm);
     if (status == TSR_OK) {
         j.rank = tsr_comm_rank(j.comm);
@@ -246,7 +297,7 @@ int main(int argc, char **argv)
     if (status == TSR_OK)
         status = tsr_group_create(j.comm, j.stream, NULL, &j.group);
     if (status == TSR_OK)
-        status = run_unequal_ranks(&j);
+        status = run(&j);
     if (status != TSR_OK)
         fprintf(stderr, "bench-unequal: %s\n", tsr_last_error());
     tsr_group_destroy(&j.group);

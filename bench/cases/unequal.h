@@ -24,16 +24,25 @@ typedef struct unequal_job {
     int rank, size;
 } unequal_job;
 
-/* unequal.c: measures the seconds until this rank has run its part (*alone), and until all ranks
- * have (*together). The fastest repetition counts, because other work on the machine can only
- * increase the time. */
-tsr_status unequal_time(unequal_job *j, tsr_status (*run)(unequal_job *j, void *user), void *user,
-                        double *alone, double *together);
+/* A division of what is computed. All ranks have the same parts. */
+typedef struct unequal_division {
+    const char *name;
+    const tsr_shard_range *parts; /* of each rank */
+    /* Medians: the seconds until this rank has run its part, and until all ranks have. */
+    double alone, together;
+} unequal_division;
 
-/* unequal_experts.c: the same for the products of some whole experts. If the experts are divided
- * over the ranks, first compares the sum of all parts with the product of all experts;
- * TSR_ERR_INVALID if they differ. */
-tsr_status unequal_time_experts(unequal_job *j, const tsr_shard_range *part, bool is_divided,
-                                double *alone, double *together);
+/* unequal.c: runs this rank's parts of the divisions in turns, so that other work on the machine
+ * slows all of them down alike, and measures each. `run` gets the index of a division. */
+tsr_status unequal_time(unequal_job *j, tsr_status (*run)(unequal_job *j, int division, void *user),
+                        void *user, unequal_division *divisions, int count);
+
+/* unequal_experts.c: the same for the products of some whole experts. First compares the sum of all
+ * parts of each division but the first one, which gives everything to each rank, with the product
+ * of all experts; TSR_ERR_INVALID if they differ. */
+tsr_status unequal_time_experts(unequal_job *j, unequal_division *divisions, int count);
+
+/* The largest number of divisions. */
+#define UNEQUAL_MOST 3
 
 #endif
