@@ -66,8 +66,8 @@ tsr_status unequal_time(unequal_job *j, tsr_status (*run)(unequal_job *j, int di
                         void *user, unequal_division *divisions, int count)
 {
     const int repeats = j->given.repeats;
-    double *alone = calloc((size_t)(count * repeats), sizeof *alone),
-           *together = calloc((size_t)(count * repeats), sizeof *together);
+    const size_t all = (size_t)count * (size_t)repeats;
+    double *alone = calloc(all, sizeof *alone), *together = calloc(all, sizeof *together);
     tsr_status status = alone && together ? TSR_OK : TSR_ERR_NO_MEMORY;
     for (int i = -2; i < repeats; i++) { /* two repetitions warm up */
         for (int d = 0; d < count && status == TSR_OK; d++) {
@@ -76,8 +76,9 @@ tsr_status unequal_time(unequal_job *j, tsr_status (*run)(unequal_job *j, int di
         }
     }
     for (int d = 0; d < count && status == TSR_OK; d++) {
-        divisions[d].alone = median(alone + d * repeats, repeats);
-        divisions[d].together = median(together + d * repeats, repeats);
+        const size_t first = (size_t)d * (size_t)repeats;
+        divisions[d].alone = median(alone + first, repeats);
+        divisions[d].together = median(together + first, repeats);
     }
     free(together);
     free(alone);
