@@ -12,10 +12,12 @@ cd "$(dirname "$0")/.."
 GLSLC=${GLSLC:-glslc}
 folder=shaders/prebuilt
 manifest=$folder/manifest
-sources='shaders/gpu/attention_coopmat.comp shaders/gpu/attention_coopmat_bf16.comp shaders/gpu/delta_scan_coopmat.comp
+sources='shaders/gpu/attention_coopmat.comp shaders/gpu/attention_coopmat_bf16.comp shaders/gpu/attention_coopmat2.comp
+         shaders/gpu/attention_coopmat2_bf16.comp shaders/gpu/delta_scan_coopmat.comp
          shaders/gpu/matmul_coopmat.comp shaders/gpu/matmul_coopmat_bf16.comp shaders/gpu/matmul_coopmat2.comp
          shaders/gpu/matmul_coopmat2_bf16.comp shaders/gpu/matmul_grouped_coopmat.comp
-         shaders/gpu/matmul_grouped_coopmat_bf16.comp bench/ceilings/coopmat_peak.comp'
+         shaders/gpu/matmul_grouped_coopmat_bf16.comp bench/ceilings/coopmat_peak.comp
+         tests/gpu/attention/attention_coopmat2_subgroup.comp'
 
 stored() { # SOURCE: prints the file that has its SPIR-V
     echo "$folder/$(basename "$1" .comp).spv"

@@ -11,5 +11,7 @@ void main()
     tensorLayoutNV<2> rows = createTensorLayoutNV(2);
     rows = setTensorLayoutDimensionNV(rows, 16, 16);
     coopMatLoadTensorNV(a, data.v, 0, rows);
+    coopmat<float, gl_ScopeWorkgroup, 16, 16, gl_MatrixUseAccumulator> sums = coopmat<float, gl_ScopeWorkgroup, 16, 16, gl_MatrixUseAccumulator>(1.0);
+    a += coopmat<float16_t, gl_ScopeWorkgroup, 16, 16, gl_MatrixUseA>(sums);
     data.v[0] = a[0];
 }

@@ -136,8 +136,10 @@ static bool device_knows(tsr__shader shader)
     case TSR__SHADER_ATTENTION_COOPMAT_BF16:
         return info->coopmat_bf16;
     case TSR__SHADER_MATMUL_COOPMAT2:
+    case TSR__SHADER_ATTENTION_COOPMAT2:
         return info->coopmat2;
     case TSR__SHADER_MATMUL_COOPMAT2_BF16:
+    case TSR__SHADER_ATTENTION_COOPMAT2_BF16:
         return info->coopmat2_bf16;
     default:
         return true;

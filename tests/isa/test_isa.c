@@ -431,9 +431,10 @@ static bool can_run(const char *kernel)
     if (strcmp(kernel, "matmul_coopmat_bf16") == 0 ||
         strcmp(kernel, "matmul_grouped_coopmat_bf16") == 0)
         return info->coopmat_bf16_used >= 0;
-    if (strcmp(kernel, "matmul_coopmat2") == 0)
+    if (strcmp(kernel, "matmul_coopmat2") == 0 || strcmp(kernel, "attention_coopmat2") == 0)
         return info->coopmat2;
-    if (strcmp(kernel, "matmul_coopmat2_bf16") == 0)
+    if (strcmp(kernel, "matmul_coopmat2_bf16") == 0 ||
+        strcmp(kernel, "attention_coopmat2_bf16") == 0)
         return info->coopmat2_bf16;
     if (strcmp(kernel, "matmul_dot2") == 0)
         return device->dot2;

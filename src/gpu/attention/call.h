@@ -105,10 +105,17 @@ double tsr__attention_read_bytes(const tsr__attention *call);
 /* Sets which memory the dispatches of a pass access. */
 void tsr__attention_pass_access(const tsr__attention_pass *pass, tsr__dispatch *dispatch);
 
+/* True if eight columns of a row, from a multiple of eight on, are 16 aligned bytes, or if x has
+ * blocks, which the kernels load in one way only. */
+bool tsr__attention_eights(const tsr_tensor *x);
+
 /* True if cooperative matrices can compute a pass and are faster. */
 bool tsr__attention_coopmat_suits(const tsr__attention_pass *pass);
 /* Records a pass that is computed with cooperative matrices. */
 tsr_status tsr__attention_coopmat(const tsr__attention_pass *pass) TSR_NODISCARD;
+/* The same for a pass of the backward call by cooperative matrices that a workgroup shares. */
+bool tsr__attention_coopmat2_suits(const tsr__attention_pass *pass);
+tsr_status tsr__attention_coopmat2(const tsr__attention_pass *pass) TSR_NODISCARD;
 
 /* Records the dispatches of `count` items, at most `at_once` items in each. An item is what the
  * kernel numbers, for example a block of rows; it takes `invocations` invocations in workgroups

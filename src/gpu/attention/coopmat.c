@@ -93,9 +93,7 @@ static tsr__shader shader_for(const tsr__attention_pass *p)
                                                 : TSR__SHADER_ATTENTION_COOPMAT;
 }
 
-/* True if eight columns of a row, from a multiple of eight on, are 16 aligned bytes, or if x has
- * blocks, which the kernel loads in one way only. */
-static bool vectors(const tsr_tensor *x)
+bool tsr__attention_eights(const tsr_tensor *x)
 {
     if (tsr__dtype_is_block(x->layout.dtype))
         return true;
@@ -120,8 +118,9 @@ static void specialize(const tsr__attention_pass *p, const config *f, tsr__dispa
         f->fn,
         f->fk,
         f->along_k,
-        vectors(c->q) && vectors(c->k) && vectors(c->v) && (!c->dy || vectors(c->dy)),
-        vectors(p->out) && (!p->also || vectors(p->also)),
+        tsr__attention_eights(c->q) && tsr__attention_eights(c->k) && tsr__attention_eights(c->v) &&
+            (!c->dy || tsr__attention_eights(c->dy)),
+        tsr__attention_eights(p->out) && (!p->also || tsr__attention_eights(p->also)),
         c->params.mask ? (uint32_t)c->params.mask->layout.dtype : 0,
         tsr__attention_scores_kind(c),
         c->params.pages != NULL,

@@ -51,9 +51,17 @@ static uint32_t chunks_of(int64_t columns)
     return (uint32_t)(columns + COLUMNS - 1) / COLUMNS;
 }
 
+/* True if a pass runs on matrix units. */
+static bool by_matrices(const tsr__attention_pass *p)
+{
+    return tsr__attention_coopmat2_suits(p) || tsr__attention_coopmat_suits(p);
+}
+
 static tsr_status run_pass(const tsr__attention_pass *p)
 {
     const tsr__attention *c = p->call;
+    if (tsr__attention_coopmat2_suits(p))
+        return tsr__attention_coopmat2(p);
     if (tsr__attention_coopmat_suits(p))
         return tsr__attention_coopmat(p);
     const tsr_device *device = tsr_stream_device(c->stream);
@@ -199,7 +207,7 @@ static int list_passes(const work *w, tsr__attention_pass passes[3])
         tsr__attention_pass both = pass;
         both.kind = TSR_ATTENTION_DKV;
         both.also = c->dv;
-        if (i == 1 && c->dk && c->dv && tsr__attention_coopmat_suits(&both)) {
+        if (i == 1 && c->dk && c->dv && by_matrices(&both)) {
             passes[count++] = both;
             break;
         }
@@ -215,7 +223,7 @@ static bool delta_from_y(const tsr__attention *c, const tsr__attention_pass *pas
 {
     bool matrices = true;
     for (int i = 0; i < count; i++)
-        matrices = matrices && tsr__attention_coopmat_suits(&passes[i]);
+        matrices = matrices && by_matrices(&passes[i]);
     return matrices || c->y->layout.dtype == TSR_F32;
 }
 

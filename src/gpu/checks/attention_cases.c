@@ -18,9 +18,16 @@
 
 /* Rows in blocks have BLOCK_WIDTH features. */
 enum { HEADS = 2, WIDTH = 24, BLOCK_WIDTH = 32 };
-/* Attention with more than 40 queries uses the kernels with cooperative matrices, so there are
- * cases with fewer and with more. */
-enum { QUERIES = 37, KEYS = QUERIES + 4, MANY_QUERIES = 101, MANY_KEYS = MANY_QUERIES + 4 };
+/* Attention with 40 queries and more uses the kernels with cooperative matrices, and the gradients
+ * with 128 and more those with matrices that a workgroup shares. */
+enum {
+    QUERIES = 37,
+    KEYS = QUERIES + 4,
+    MANY_QUERIES = 101,
+    MANY_KEYS = MANY_QUERIES + 4,
+    MOST_QUERIES = 133,
+    MOST_KEYS = MOST_QUERIES + 4
+};
 /* Keys of one query that GPUs divide into several ranges. */
 enum { LONG_KEYS = 300 };
 
@@ -202,6 +209,14 @@ tsr_status tsr__case_attention_coopmat_grad(tsr__case *c, tsr_dtype dtype)
 {
     TSR__TRY(tsr__case_require_matrices(c, dtype));
     return attention_grad(c, dtype, MANY_KEYS, MANY_QUERIES);
+}
+
+tsr_status tsr__case_attention_coopmat2_grad(tsr__case *c, tsr_dtype dtype)
+{
+    const tsr_device_info *info = tsr_device_get_info(tsr_stream_device(c->stream));
+    if (!(dtype == TSR_F16 ? info->coopmat2 : info->coopmat2_bf16))
+        return TSR_ERR_UNSUPPORTED;
+    return attention_grad(c, dtype, MOST_KEYS, MOST_QUERIES);
 }
 
 /* A call with lse, for which one invocation multiplies a key. */

@@ -33,7 +33,7 @@ tsr__case_fn tsr__case_attention, tsr__case_attention_few, tsr__case_attention_l
     tsr__case_attention_grad, tsr__case_attention_delta;
 tsr__case_fn tsr__case_attention_joined, tsr__case_attention_append;
 tsr__case_fn tsr__case_attention_coopmat, tsr__case_attention_coopmat_grad,
-    tsr__case_attention_sinks;
+    tsr__case_attention_coopmat2_grad, tsr__case_attention_sinks;
 tsr__case_fn tsr__case_attention_blocks, tsr__case_attention_blocks_coopmat;
 tsr__case_fn tsr__case_kv_append_blocks, tsr__case_attention_append_blocks;
 

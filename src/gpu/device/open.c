@@ -168,13 +168,7 @@ static void fill_request(const tsr_device_info *info, const tsr__capabilities *c
         .shaderBFloat16Type = VK_TRUE,
         .shaderBFloat16CooperativeMatrix = VK_TRUE,
     };
-    request->coopmat2 = (VkPhysicalDeviceCooperativeMatrix2FeaturesNV){
-        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_COOPERATIVE_MATRIX_2_FEATURES_NV,
-        .cooperativeMatrixWorkgroupScope = VK_TRUE,
-        .cooperativeMatrixFlexibleDimensions = VK_TRUE,
-        .cooperativeMatrixPerElementOperations = VK_TRUE,
-        .cooperativeMatrixTensorAddressing = VK_TRUE,
-    };
+    request->coopmat2 = capabilities->coopmat2_features;
     request->maintenance4 = (VkPhysicalDeviceMaintenance4FeaturesKHR){
         .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MAINTENANCE_4_FEATURES_KHR,
         .maintenance4 = VK_TRUE,
@@ -197,7 +191,7 @@ static void fill_request(const tsr_device_info *info, const tsr__capabilities *c
         request_extension(request, VK_KHR_COOPERATIVE_MATRIX_EXTENSION_NAME, &request->coopmat);
     if (info->coopmat_bf16)
         request_extension(request, VK_KHR_SHADER_BFLOAT16_EXTENSION_NAME, &request->bf16);
-    if (info->coopmat2 || info->coopmat2_bf16) {
+    if (capabilities->coopmat2_features.cooperativeMatrixFlexibleDimensions) {
         request_extension(request, VK_NV_COOPERATIVE_MATRIX_2_EXTENSION_NAME, &request->coopmat2);
         request_extension(request, VK_KHR_MAINTENANCE_4_EXTENSION_NAME, &request->maintenance4);
     }

@@ -355,6 +355,8 @@ static tsr_status probe_features(const tsr__instance *instance, const extension_
                          bf16.shaderBFloat16CooperativeMatrix;
     /* The shaders for matrices shared by a workgroup are SPIR-V 1.6, where a workgroup size that is
      * a specialization constant requires maintenance4. */
+    capabilities->coopmat2_features = coopmat2;
+    capabilities->coopmat2_features.pNext = NULL;
     capabilities->has_coopmat2 =
         info->coopmat && coopmat2.cooperativeMatrixWorkgroupScope &&
         coopmat2.cooperativeMatrixFlexibleDimensions &&
@@ -382,7 +384,7 @@ static tsr_status probe_features(const tsr__instance *instance, const extension_
     if (info->coopmat &&
         !tsr__known_faults_demand(capabilities, info, TSR__FAULT_NO_COOPMAT_QUERY)) {
         TSR__TRY(tsr__probe_coopmat(instance, capabilities->physical, facts));
-        if (capabilities->has_coopmat2)
+        if (capabilities->coopmat2_features.cooperativeMatrixFlexibleDimensions)
             TSR__TRY(tsr__probe_coopmat2(instance, capabilities));
     }
     tsr__known_faults_apply(capabilities, facts);

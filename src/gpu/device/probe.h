@@ -40,6 +40,8 @@ typedef struct tsr__capabilities {
     bool memory_budget;
     uint64_t host_import_alignment; /* 0 if VK_EXT_external_memory_host is missing */
     VkDriverId driver;
+    /* the features of VK_NV_cooperative_matrix2; all are 0 if the extension is missing */
+    VkPhysicalDeviceCooperativeMatrix2FeaturesNV coopmat2_features;
     /* the invocations of a workgroup can share cooperative matrices (VK_NV_cooperative_matrix2),
      * and load them with tensor addressing */
     bool has_coopmat2;
@@ -68,9 +70,7 @@ static inline bool tsr__probe_subgroups(const tsr__capabilities *capabilities,
 /* In probe_coopmat.c. Lists the shapes of cooperative matrices that one subgroup holds. */
 tsr_status tsr__probe_coopmat(const tsr__instance *instance, VkPhysicalDevice physical,
                               tsr__device_facts *facts);
-/* In probe_coopmat.c. Reads which matrices a workgroup can share. Ignores how much shared memory
- * the driver itself needs for such matrices: it always has enough, because the kernels that use
- * them declare none. */
+/* In probe_coopmat.c. Reads which matrices a workgroup can share. */
 tsr_status tsr__probe_coopmat2(const tsr__instance *instance, tsr__capabilities *capabilities);
 
 /* Updates budget_bytes and usage_bytes of all info->heap_count elements of `heaps`. */

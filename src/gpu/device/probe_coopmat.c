@@ -79,6 +79,7 @@ tsr_status tsr__probe_coopmat2(const tsr__instance *instance, tsr__capabilities 
     enum { MOST = 128 };
     if (!instance->vk.GetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV) {
         capabilities->has_coopmat2 = false;
+        capabilities->coopmat2_features.cooperativeMatrixFlexibleDimensions = VK_FALSE;
         return TSR_OK;
     }
     VkPhysicalDeviceCooperativeMatrix2PropertiesNV limits = {
@@ -99,9 +100,13 @@ tsr_status tsr__probe_coopmat2(const tsr__instance *instance, tsr__capabilities 
     if (result < 0)
         return tsr__vk_fail(result,
                             "vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV");
-    capabilities->coopmat2.max_dimension = limits.cooperativeMatrixFlexibleDimensionsMaxDimension;
+    tsr__coopmat2 *shared = &capabilities->coopmat2;
+    shared->max_dimension = limits.cooperativeMatrixFlexibleDimensionsMaxDimension;
+    shared->reserved_shared_bytes = limits.cooperativeMatrixWorkgroupScopeReservedSharedMemory;
+    shared->converts = capabilities->coopmat2_features.cooperativeMatrixConversions &&
+                       capabilities->coopmat2_features.cooperativeMatrixPerElementOperations;
     for (uint32_t i = 0; i < count; i++)
         if (list[i].workgroupInvocations <= limits.cooperativeMatrixWorkgroupScopeMaxWorkgroupSize)
-            note_units(&capabilities->coopmat2, &list[i]);
+            note_units(shared, &list[i]);
     return TSR_OK;
 }

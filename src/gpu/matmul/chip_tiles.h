@@ -54,6 +54,7 @@ typedef struct tsr__chip {
      * sizes */
     const tsr__chip_tile *coopmat_tiles;
     uint32_t coopmat_m, coopmat_n, coopmat_k;
+    bool shares_matrices; /* matrices that a workgroup shares come first (attention) */
     tsr__loads_ahead loads_ahead;
     const tsr__chip_tuning *tuning; /* may be NULL */
     int tuning_count;

@@ -6,11 +6,17 @@
 #include "gpu/device/vendors.h"
 #include "gpu/pipeline/pipeline.h"
 
+static const uint32_t subgroup_spirv[] =
+#include "attention_coopmat2_subgroup.inc"
+    ;
+
 typedef struct problem {
     attention_case c;
     tsr_dtype dtype;
     /* The tensors have no gaps, so that the kernel can load vectors instead of single elements. */
     bool plain;
+    bool by_token; /* all heads of a token are next to each other */
+    bool without_dk, without_dv;
     tsr_tensor *q, *k, *v, *dy, *y, *lse, *dq, *dk, *dv, *mask, *q_lengths, *kv_lengths, *pages,
         *sinks, *dsinks, *starts;
     tsr_tensor *parents[16];
@@ -18,8 +24,8 @@ typedef struct problem {
 } problem;
 
 /* How many pipelines the library has requested since the last check, with and without
- * cooperative matrices. */
-static int asked_matrices, asked_others;
+ * cooperative matrices; and, among the former, those with matrices that a workgroup shares. */
+static int asked_matrices, asked_others, asked_workgroups;
 static bool refuses_matrices;
 
 static tsr_status admit(tsr_device *device, int shader, const uint32_t *spec, int spec_count,
@@ -29,11 +35,14 @@ static tsr_status admit(tsr_device *device, int shader, const uint32_t *spec, in
     (void)spec;
     (void)spec_count;
     *settled = false;
-    const bool matrices =
-        shader == TSR__SHADER_ATTENTION_COOPMAT || shader == TSR__SHADER_ATTENTION_COOPMAT_BF16;
+    const bool workgroups =
+        shader == TSR__SHADER_ATTENTION_COOPMAT2 || shader == TSR__SHADER_ATTENTION_COOPMAT2_BF16;
+    const bool matrices = workgroups || shader == TSR__SHADER_ATTENTION_COOPMAT ||
+                          shader == TSR__SHADER_ATTENTION_COOPMAT_BF16;
     if (matrices && refuses_matrices)
         return TSR_ERR_UNSUPPORTED;
     asked_matrices += matrices;
+    asked_workgroups += workgroups;
     asked_others += shader == TSR__SHADER_ATTENTION;
     return TSR_OK;
 }
@@ -42,7 +51,7 @@ static void setup(void)
 {
     gpu_setup_as_gpu();
     gpu->admit = admit;
-    asked_matrices = asked_others = 0;
+    asked_matrices = asked_others = asked_workgroups = 0;
     refuses_matrices = false;
 }
 
@@ -68,6 +77,17 @@ static void check_asked(bool matrices)
 static tsr_tensor *make(problem *p, gpu_random *random, tsr_dtype dtype, int ndim,
                         const int64_t *shape)
 {
+    if (p->by_token && ndim == 4) {
+        const int64_t tokens[] = {shape[0], shape[2], shape[1], shape[3]};
+        tsr_tensor *parent = gpu_new(dtype, 4, tokens), *view;
+        tsr_layout layout;
+        ck_assert_int_lt(p->parent_count, 16);
+        p->parents[p->parent_count++] = parent;
+        gpu_poison(parent);
+        GPU_OK(tsr_layout_permute(tsr_tensor_layout(parent), (int[]){0, 2, 1, 3}, &layout));
+        GPU_OK(tsr_tensor_view(parent, &layout, &view));
+        return view;
+    }
     if (!p->plain) {
         ck_assert_int_lt(p->parent_count, 16);
         return gpu_random_view(random, dtype, ndim, shape, &p->parents[p->parent_count++]);
@@ -240,6 +260,10 @@ static void compute(problem *p, gpu_random *random, double q_size)
     make_tensors(p, random, q_size);
     name_of(p, name);
     const tsr_attention_params params = params_of(p);
+    if (p->without_dk)
+        tsr_tensor_destroy(&p->dk);
+    if (p->without_dv)
+        tsr_tensor_destroy(&p->dv);
     attention_solve(&p->c);
     GPU_OK(tsr_attention(queue, p->y, p->lse, p->q, p->k, p->v, &params));
     check_asked(!refuses_matrices);
@@ -450,6 +474,126 @@ START_TEST(falls_back)
     }
 }
 END_TEST
+
+/* Matrices that a workgroup shares ------------------------------------------------------------- */
+
+/* Makes the device look like one of NVIDIA's Ada, whose chips share matrices. If the driver has
+ * matrices of any size, but only for subgroups, each subgroup computes all of its workgroup's
+ * results, with small tiles, because a driver for the CPU compiles each multiply-add. */
+static void setup_workgroups(void)
+{
+    setup();
+    tsr__coopmat2 *shared = &gpu->coopmat2;
+    gpu->info.vendor_id = TSR__VENDOR_NVIDIA;
+    gpu->info.device_id = 0x2684;
+    if (gpu->info.coopmat2 || !shared->converts || !has_matrices(TSR_F16))
+        return;
+    for (int i = 0; i < TSR__COOPMAT2_GROUPS; i++)
+        shared->f16[i] = (tsr__coopmat2_units){8, 8, 8};
+    shared->max_dimension = 16;
+    GPU_OK(tsr__pipelines_replace(gpu, TSR__SHADER_ATTENTION_COOPMAT2, subgroup_spirv,
+                                  sizeof subgroup_spirv));
+}
+
+#define NEEDS_WORKGROUPS(dtype)                                                                    \
+    if (!(gpu->coopmat2.converts &&                                                                \
+          ((dtype) == TSR_F16 ? gpu->coopmat2.f16 : gpu->coopmat2.bf16)[2].m > 0))                 \
+    SKIP("no cooperative matrices of any size of %s", tsr_dtype_name(dtype))
+
+/* Queries that see ranges of the keys; the bits of `number` choose how they are given. */
+static void add_ranges(problem *p, gpu_random *random, int number)
+{
+    attention_case *c = &p->c;
+    const int64_t starts_shape[] = {c->batch, c->q_len};
+    c->causal = number & 1;
+    if (c->causal && number & 2)
+        c->window = gpu_random_between(random, 1, 90);
+    if (number & 2) {
+        c->scale = 0.375;
+        c->sinks = attention_random_values(random, c->heads, 3, TSR_F32);
+        p->sinks = make(p, random, TSR_F32, 1, &c->heads);
+        p->dsinks = make(p, random, TSR_F32, 1, &c->heads);
+        gpu_put(p->sinks, c->sinks);
+        gpu_poison(p->dsinks);
+    } else if (c->causal) {
+        c->starts = attention_random_starts(random, c, 70);
+        p->starts = make(p, random, TSR_I32, 2, starts_shape);
+        gpu_put(p->starts, c->starts);
+    }
+    if (number & 4) {
+        c->q_length = attention_random_lengths(random, c->batch, c->q_len);
+        c->kv_length = attention_random_lengths(random, c->batch, c->kv_len);
+        p->q_lengths = make(p, random, TSR_I32, 1, starts_shape);
+        p->kv_lengths = make(p, random, TSR_I32, 1, starts_shape);
+        gpu_put(p->q_lengths, c->q_length);
+        gpu_put(p->kv_lengths, c->kv_length);
+    }
+}
+
+START_TEST(workgroups_agree_with_doubles)
+{
+    static const int64_t dims[] = {16, 64, 128, 24, 72, 16, 80, 8};
+    const tsr_dtype dtype = _i ? TSR_BF16 : TSR_F16;
+    gpu_random random = {(uint64_t)_i + 60};
+    NEEDS_WORKGROUPS(dtype);
+    for (int i = 0; i < 8; i++) {
+        const int64_t dim = dims[i] > gpu->coopmat2.max_dimension ? 16 : dims[i];
+        problem p = {.dtype = dtype,
+                     .plain = true,
+                     .by_token = i % 3 == 2,
+                     .without_dk = i == 3,
+                     .without_dv = i == 4,
+                     .c = {.batch = gpu_random_between(&random, 1, 2),
+                           .heads = 2 * gpu_random_between(&random, 1, 2),
+                           .kv_heads = gpu_random_between(&random, 1, 2),
+                           .q_len = gpu_random_between(&random, 128, 150),
+                           .kv_len = gpu_random_between(&random, 1, 170),
+                           .head_dim = dim}};
+        add_ranges(&p, &random, i);
+        compute(&p, &random, i == 1 ? 6 : 0.5);
+        ck_assert_int_gt(asked_workgroups, 0);
+        asked_workgroups = 0;
+    }
+}
+END_TEST
+
+/* Calls that the kernel cannot compute, and a device on which it failed its self-test. */
+START_TEST(workgroups_fall_back)
+{
+    NEEDS_WORKGROUPS(TSR_F16);
+    for (int i = 0; i < 7; i++) {
+        gpu_random random = {(uint64_t)i + 80};
+        problem p = {.dtype = TSR_F16,
+                     .plain = i != 0,
+                     .c = {.batch = 1,
+                           .heads = 1,
+                           .kv_heads = 1,
+                           .q_len = i == 1 ? 127 : 128,
+                           .kv_len = 40,
+                           .head_dim = i == 2 ? 28 : 16}};
+        const int64_t mask_shape[] = {1, 1, 128, 40};
+        p.c.softcap = i == 3 ? 1.5 : 0;
+        p.c.temperature = i == 4 ? 0.125 : 0;
+        p.c.temperature_length = 30;
+        if (i == 5) {
+            p.c.mask = attention_random_mask(&random, 128 * 40, TSR_F32);
+            p.mask = make(&p, &random, TSR_F32, 4, mask_shape);
+            gpu_put(p.mask, p.c.mask);
+        }
+        if (i == 6)
+            gpu->info.device_id = 0x2330; /* an H100, on which these matrices are slower */
+        compute(&p, &random, 0.5);
+        ck_assert_int_eq(asked_workgroups, 0);
+    }
+}
+END_TEST
+
+TESTS(attention_workgroups)
+{
+    tcase_add_checked_fixture(tests, setup_workgroups, gpu_teardown);
+    tcase_add_loop_test(tests, workgroups_agree_with_doubles, 0, 2);
+    tcase_add_test(tests, workgroups_fall_back);
+}
 
 TESTS(attention_coopmat)
 {
