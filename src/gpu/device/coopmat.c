@@ -75,7 +75,7 @@ void tsr__coopmat_choose(tsr__capabilities *capabilities, tsr_device_info *info)
 
     info->coopmat_used = can && info->fp16 ? best_of(info, "f16") : -1;
     info->coopmat_bf16_used =
-        can && info->coopmat_bf16 && capabilities->int16 ? best_of(info, "bf16") : -1;
+        can && info->coopmat_bf16 && info->fp16 && capabilities->int16 ? best_of(info, "bf16") : -1;
     choose_coopmat2(capabilities, info);
     /* Use the narrowest subgroup, because Intel's matrix units support no other. On RDNA 3, a
      * subgroup of 64 stores each element of a and b twice as often as one of 32, which doubles the

@@ -42,6 +42,10 @@ tsr_status tsr__probe_coopmat(const tsr__instance *instance, VkPhysicalDevice ph
                               physical, &count, shapes);
     if (result < 0)
         return tsr__vk_fail(result, "vkGetPhysicalDeviceCooperativeMatrixPropertiesKHR");
+    if (result == VK_INCOMPLETE)
+        tsr__log(TSR_LOG_WARNING,
+                 "%s: only the first %d shapes of cooperative matrices are known, it has more",
+                 facts->name, TSR__MAX_COOPMAT_SHAPES);
     info->coopmat_count = (int)count;
     for (uint32_t i = 0; i < count; i++)
         facts->coopmats[i] = (tsr_coopmat_shape){
@@ -76,7 +80,7 @@ static void note_units(tsr__coopmat2 *out,
 
 tsr_status tsr__probe_coopmat2(const tsr__instance *instance, tsr__capabilities *capabilities)
 {
-    enum { MOST = 128 };
+    enum { MOST = 512 };
     if (!instance->vk.GetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV) {
         capabilities->has_coopmat2 = false;
         capabilities->coopmat2_features.cooperativeMatrixFlexibleDimensions = VK_FALSE;
@@ -100,6 +104,10 @@ tsr_status tsr__probe_coopmat2(const tsr__instance *instance, tsr__capabilities 
     if (result < 0)
         return tsr__vk_fail(result,
                             "vkGetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV");
+    if (result == VK_INCOMPLETE)
+        tsr__log(TSR_LOG_WARNING,
+                 "only the first %d kinds of matrices of any size are known, a device has more",
+                 MOST);
     tsr__coopmat2 *shared = &capabilities->coopmat2;
     shared->max_dimension = limits.cooperativeMatrixFlexibleDimensionsMaxDimension;
     shared->reserved_shared_bytes = limits.cooperativeMatrixWorkgroupScopeReservedSharedMemory;

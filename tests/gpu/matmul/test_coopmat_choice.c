@@ -87,7 +87,8 @@ START_TEST(largest_bf16_shape_with_f32_sums)
 }
 END_TEST
 
-/* bf16 needs these two features; f16 does not. */
+/* bf16 needs these two features; f16 does not. Its kernels also read and write f16, so they need
+ * all that f16 needs. */
 START_TEST(bf16_has_its_own_requirements)
 {
     bool *needs[] = {&facts.info.coopmat_bf16, &capabilities.int16};
@@ -121,7 +122,7 @@ START_TEST(none_if_a_requirement_is_missing)
     }
     info->fp16 = false;
     ck_assert_int_eq(used(), -1);
-    ck_assert_int_eq(info->coopmat_bf16_used, 3);
+    ck_assert_int_eq(info->coopmat_bf16_used, -1);
 }
 END_TEST
 
@@ -176,6 +177,90 @@ START_TEST(matrices_of_workgroups)
     capabilities.int16 = false;
     used();
     ck_assert(info->coopmat2 && !info->coopmat2_bf16);
+}
+END_TEST
+
+/* A driver with more shapes than the library has room for: the rest is left out, and the log says
+ * so. */
+static int warnings;
+
+static void count_warning(void *user, tsr_log_level level, const char *text)
+{
+    (void)user;
+    ck_assert_int_eq(level, TSR_LOG_WARNING);
+    ck_assert_ptr_nonnull(strstr(text, "only the first "));
+    warnings++;
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL list_shapes(VkPhysicalDevice physical, uint32_t *count,
+                                                  VkCooperativeMatrixPropertiesKHR *out)
+{
+    (void)physical;
+    for (uint32_t i = 0; i < *count; i++) {
+        ck_assert_int_eq(out[i].sType, VK_STRUCTURE_TYPE_COOPERATIVE_MATRIX_PROPERTIES_KHR);
+        out[i].MSize = i + 1;
+    }
+    return VK_INCOMPLETE;
+}
+
+static VKAPI_ATTR void VKAPI_CALL no_properties(VkPhysicalDevice physical,
+                                                VkPhysicalDeviceProperties2 *out)
+{
+    VkPhysicalDeviceCooperativeMatrix2PropertiesNV *limits = out->pNext;
+
+    (void)physical;
+    limits->cooperativeMatrixWorkgroupScopeMaxWorkgroupSize = 1024;
+    limits->cooperativeMatrixFlexibleDimensionsMaxDimension = 512;
+    limits->cooperativeMatrixWorkgroupScopeReservedSharedMemory = 4096;
+}
+
+static VKAPI_ATTR VkResult VKAPI_CALL
+list_kinds(VkPhysicalDevice physical, uint32_t *count,
+           VkCooperativeMatrixFlexibleDimensionsPropertiesNV *out)
+{
+    (void)physical;
+    ck_assert_uint_gt(*count, 0);
+    out[*count - 1] = (VkCooperativeMatrixFlexibleDimensionsPropertiesNV){
+        .MGranularity = 32,
+        .NGranularity = 16,
+        .KGranularity = 8,
+        .AType = VK_COMPONENT_TYPE_FLOAT16_KHR,
+        .BType = VK_COMPONENT_TYPE_FLOAT16_KHR,
+        .CType = VK_COMPONENT_TYPE_FLOAT32_KHR,
+        .ResultType = VK_COMPONENT_TYPE_FLOAT32_KHR,
+        .scope = VK_SCOPE_WORKGROUP_KHR,
+        .workgroupInvocations = 128,
+    };
+    return VK_INCOMPLETE;
+}
+
+START_TEST(lists_that_are_too_long)
+{
+    tsr__instance instance = {0};
+    instance.vk.GetPhysicalDeviceCooperativeMatrixPropertiesKHR = list_shapes;
+    instance.vk.GetPhysicalDeviceProperties2 = no_properties;
+    instance.vk.GetPhysicalDeviceCooperativeMatrixFlexibleDimensionsPropertiesNV = list_kinds;
+    warnings = 0;
+    tsr_log_set(count_warning, NULL, TSR_LOG_WARNING);
+    ck_assert_ok(tsr__probe_coopmat(&instance, NULL, &facts));
+    ck_assert_int_eq(warnings, 1);
+    ck_assert_int_eq(info->coopmat_count, TSR__MAX_COOPMAT_SHAPES);
+    ck_assert_uint_eq(facts.coopmats[TSR__MAX_COOPMAT_SHAPES - 1].m, TSR__MAX_COOPMAT_SHAPES);
+    capabilities.coopmat2_features.cooperativeMatrixConversions = VK_TRUE;
+    ck_assert_ok(tsr__probe_coopmat2(&instance, &capabilities));
+    ck_assert_int_eq(warnings, 2);
+    tsr_log_set(NULL, NULL, TSR_LOG_ERROR);
+    const tsr__coopmat2 *shared = &capabilities.coopmat2;
+    ck_assert_uint_eq(shared->max_dimension, 512);
+    ck_assert_uint_eq(shared->reserved_shared_bytes, 4096);
+    ck_assert(!shared->converts); /* it also takes functions for each element */
+    ck_assert_uint_eq(shared->f16[2].m, 32);
+    ck_assert_uint_eq(shared->f16[2].n, 16);
+    ck_assert_uint_eq(shared->f16[2].k, 8);
+    ck_assert_uint_eq(shared->f16[3].m, 0);
+    capabilities.coopmat2_features.cooperativeMatrixPerElementOperations = VK_TRUE;
+    ck_assert_ok(tsr__probe_coopmat2(&instance, &capabilities));
+    ck_assert(shared->converts);
 }
 END_TEST
 
@@ -831,6 +916,7 @@ TESTS(coopmat_shape)
     tcase_add_test(tests, none_if_a_requirement_is_missing);
     tcase_add_test(tests, size_of_subgroups);
     tcase_add_test(tests, matrices_of_workgroups);
+    tcase_add_test(tests, lists_that_are_too_long);
 }
 
 TESTS(coopmat_kernel)
