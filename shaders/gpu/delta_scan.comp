@@ -48,7 +48,7 @@ void main()
             value = tsr_floats4_loose(tsr_at_mul(from, i, VALUE_DIM * 4u)).v[column / 4u];
         state[i * QUADS + quad] = value;
     }
-    for (uint c = 0u; c < p.chunks; c++) {
+    for (uint c = p.first_chunk; c < p.end_chunk; c++) {
         uint chunk = b * p.chunks + c, rows = (chunk * HEADS + head) * CHUNK;
         uint key_rows = (chunk * KEY_HEADS + delta_key_head(head)) * CHUNK;
         float carry_out = tsr_floats4(delta_row(p.work, p.decay, rows, TSR_DELTA_DECAY_FLOATS)).v[1].y;

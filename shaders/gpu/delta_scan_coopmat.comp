@@ -186,7 +186,7 @@ void main()
     if (gl_LocalInvocationID.x < 3u)
         largest[gl_LocalInvocationID.x] = 0u;
     barrier();
-    for (uint c = 0u; c < p.chunks; c++) {
+    for (uint c = p.first_chunk; c < p.end_chunk; c++) {
         uint chunk = b * p.chunks + c, rows = (chunk * HEADS + head) * CHUNK;
         uint key_rows = (chunk * KEY_HEADS + delta_key_head(head)) * CHUNK;
         uint most = 0u;

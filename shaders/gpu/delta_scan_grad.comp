@@ -40,7 +40,9 @@ void main()
             value = tsr_floats4_loose(tsr_at_mul(from, i, VALUE_DIM * 4u)).v[column / 4u];
         state[i * QUADS + quad] = value;
     }
-    for (uint c = p.chunks; c-- > 0u;) {
+    for (uint step = 0u; step < p.end_chunk - p.first_chunk; step++) {
+        // lavapipe of Mesa 26 also loads what all invocations share after the last iteration, when `step` is one too large
+        uint c = max(p.end_chunk - step, 1u) - 1u;
         uint chunk = b * p.chunks + c, rows = (chunk * HEADS + head) * CHUNK;
         uint key_rows = (chunk * KEY_HEADS + delta_key_head(head)) * CHUNK;
         float carry_out = tsr_floats4(delta_row(p.work, p.decay, rows, TSR_DELTA_DECAY_FLOATS)).v[1].y;

@@ -57,12 +57,12 @@ struct tsr_delta_triangle_push {
 };
 TSR_PUSH_CHECK(tsr_delta_triangle_push);
 
-/* delta_scan.comp: the state from chunk to chunk. `states` and `deltas` are kept for the backward
+/* delta_scan.comp: the state from chunk to chunk, for chunks first_chunk … end_chunk − 1. `states` and `deltas` are kept for the backward
  * pass; 2^32 − 1: not. */
 #define TSR_DELTA_NOT_KEPT 0xffffffffu
 struct tsr_delta_scan_push {
     TSR_ADDRESS work, y, state, new_state, read_slots, write_slots;
-    TSR_UINT batch, tokens, chunks, slots, y_stride;
+    TSR_UINT batch, tokens, chunks, first_chunk, end_chunk, slots, y_stride;
     TSR_UINT decay, queries, keys, weights, u, w;
     TSR_UINT states, deltas;
 };
@@ -73,15 +73,16 @@ TSR_PUSH_CHECK(tsr_delta_scan_push);
 struct tsr_delta_scan_matrices_push {
     TSR_ADDRESS work, y, state, new_state, read_slots, write_slots;
     TSR_ADDRESS queries, keys, weights, w;
-    TSR_UINT batch, tokens, chunks, slots, y_stride;
+    TSR_UINT batch, tokens, chunks, first_chunk, end_chunk, slots, y_stride;
     TSR_UINT decay, u;
 };
 TSR_PUSH_CHECK(tsr_delta_scan_matrices_push);
 
-/* delta_scan_grad.comp: the gradient of the state from chunk to chunk, backwards. */
+/* delta_scan_grad.comp: the gradient of the state from chunk to chunk, backwards, for chunks
+ * first_chunk … end_chunk − 1. */
 struct tsr_delta_scan_grad_push {
     TSR_ADDRESS work, dy, dnew_state, dstate, lengths;
-    TSR_UINT batch, tokens, chunks, dy_stride;
+    TSR_UINT batch, tokens, chunks, first_chunk, end_chunk, dy_stride;
     TSR_UINT decay, queries, keys, weights, w, states;
     TSR_UINT dstates, ddeltas, dy_rows, dots; /* dots: [chunks, heads, blocks of columns] */
 };

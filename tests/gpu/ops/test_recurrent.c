@@ -834,6 +834,106 @@ START_TEST(states_of_each_token)
 }
 END_TEST
 
+/* How many commands a kernel had in the profile. */
+static int commands_of(const tsr__profile *profile, const char *name)
+{
+    int count = 0;
+    for (int i = 0; i < profile->kernel_count; i++)
+        if (strcmp(profile->kernels[i].name, name) == 0)
+            count += (int)profile->kernels[i].commands;
+    return count;
+}
+
+/* Dispatches that go from chunk to chunk are divided by the device's limit on work, with the state,
+ * or its gradient, in memory between them: the bits are those of one dispatch. */
+START_TEST(chunks_within_the_work_limit)
+{
+    if (_i == MATRICES)
+        NEEDS_MATRICES;
+    static tsr__profile profile;
+    static const double reads[BATCH] = {4, -1, 2}, writes[BATCH] = {0, 3, 2},
+                        lengths_of_rows[BATCH] = {TOKENS, 70, 5};
+    const double usual = gpu->work_limit,
+                 chunk = (double)BATCH * HEADS * 64 * VALUE * (3.0 * KEY + 64);
+    const int chunks = (TOKENS + 63) / 64;
+    const int64_t states[] = {SLOTS, HEADS, KEY, VALUE};
+    gpu_random random = {24};
+    operands o = random_operands(&random, TSR_F32);
+    tsr_tensor *slots = random_tensor(&random, TSR_F32, 4, states, 0, 1), *y[3], *after[3],
+               *dmixed[3], *dstate[3];
+    tsr_tensor *lists[] = {uploaded(TSR_I32, 1, (int64_t[]){BATCH}, reads),
+                           uploaded(TSR_I32, 1, (int64_t[]){BATCH}, writes),
+                           uploaded(TSR_I32, 1, (int64_t[]){BATCH}, lengths_of_rows)};
+    for (int i = 0; i < 3; i++) {
+        tsr_delta_rule_params params = {.struct_size = sizeof params,
+                                        .state = after[i] = like(slots),
+                                        .read_slots = lists[0],
+                                        .write_slots = lists[1],
+                                        .lengths = lists[2],
+                                        .norm_epsilon = 1e-6F,
+                                        .recurrent_tokens = TSR_DELTA_CHUNKS,
+                                        .precision = forms[_i].precision};
+        y[i] = poisoned(TSR_F32, 4, tsr_tensor_layout(o.v)->shape);
+        dmixed[i] = like(o.mixed);
+        dstate[i] = like(o.state);
+        GPU_OK(tsr_copy(queue, after[i], slots));
+        gpu->work_limit = i == 0 ? usual : i * (chunk + 1);
+        GPU_OK(tsr__stream_profile_begin(queue));
+        GPU_OK(tsr_delta_rule(queue, y[i], after[i], o.q, o.k, o.v, o.beta, o.g, &params));
+        params.state = o.state;
+        params.read_slots = params.write_slots = NULL;
+        operands d = operands_of(dmixed[i], like(o.beta), like(o.g), NULL);
+        GPU_OK(tsr_delta_rule_grad(queue,
+                                   tsr_delta_rule_grads(.dq = d.q, .dk = d.k, .dv = d.v,
+                                                        .dbeta = d.beta, .dg = d.g,
+                                                        .dstate = dstate[i]),
+                                   o.v, o.state, o.q, o.k, o.v, o.beta, o.g, &params));
+        GPU_OK(tsr__stream_profile_end(queue, &profile));
+        destroy(5, (tsr_tensor *[]){d.q, d.k, d.v, d.beta, d.g});
+        const int parts = i == 0 ? 1 : (chunks + i - 1) / i;
+        ck_assert_int_eq(commands_of(&profile, "delta_scan_grad"), parts);
+        ck_assert_int_eq(commands_of(&profile, "delta_scan") +
+                             commands_of(&profile, "delta_scan_coopmat"),
+                         2 * parts);
+        check_same(y[0], y[i]);
+        check_same(after[0], after[i]);
+        check_same(dmixed[0], dmixed[i]);
+        check_same(dstate[0], dstate[i]);
+    }
+    gpu->work_limit = usual;
+    destroy(3, y);
+    destroy(3, after);
+    destroy(3, dmixed);
+    destroy(3, dstate);
+    destroy(3, lists);
+    tsr_tensor_destroy(&slots);
+    operands_destroy(&o);
+}
+END_TEST
+
+/* A recurrence of more work than the device's limit, which cannot be divided, is computed in
+ * chunks. */
+START_TEST(long_recurrences_become_chunks)
+{
+    static tsr__profile profile;
+    const double usual = gpu->work_limit;
+    gpu_random random = {25};
+    operands o = random_operands(&random, TSR_F32);
+    for (int i = 0; i < 2; i++) {
+        tsr_tensor *y = like(o.v);
+        gpu->work_limit = 4.0 * TOKENS * HEADS * KEY * VALUE - i;
+        GPU_OK(tsr__stream_profile_begin(queue));
+        GPU_OK(tsr_delta_rule(queue, y, NULL, o.q, o.k, o.v, o.beta, o.g,
+                              tsr_delta_rule_params(.recurrent_tokens = TOKENS)));
+        GPU_OK(tsr__stream_profile_end(queue, &profile));
+        ck_assert_int_eq(commands_of(&profile, "delta_step"), 1 - i);
+        tsr_tensor_destroy(&y);
+    }
+    gpu->work_limit = usual;
+    operands_destroy(&o);
+}
+END_TEST
+
 /* A token's delta rule is one dispatch, which reads its state once and writes it once. */
 START_TEST(token_reads_its_state_once)
 {
@@ -1051,6 +1151,7 @@ TESTS(recurrent)
     tcase_add_loop_test(tests, states_in_slots, 0, 3);
     tcase_add_test(tests, states_of_each_token);
     tcase_add_test(tests, token_reads_its_state_once);
+    tcase_add_test(tests, long_recurrences_become_chunks);
     tcase_add_test(tests, refusals);
     tcase_add_test(tests, sizes_of_structs);
 }
@@ -1065,4 +1166,5 @@ TESTS(recurrent_as_gpu)
     tcase_add_test(tests, pieces);
     tcase_add_loop_test(tests, states_in_slots, 0, 3);
     tcase_add_test(tests, chunks_by_matrices);
+    tcase_add_loop_test(tests, chunks_within_the_work_limit, CHUNKS, MATRICES + 1);
 }

@@ -104,6 +104,11 @@ typedef struct tsr__delta_chunks {
     bool products;       /* the state goes from chunk to chunk by batched products */
     int64_t kept_states; /* with products, the number of chunks whose states are kept at a time */
     tsr__delta_matrices matrices;
+    /* A dispatch goes through at most so many chunks, within the device's limit on work. Between
+     * dispatches, the states or their gradients are in `carry`, f32 [batch, heads, key_dim,
+     * value_dim]; it is NULL if there is one dispatch. */
+    int64_t part_chunks;
+    tsr_tensor *carry;
     tsr_tensor *work;                     /* f32: all arrays */
     uint32_t place[TSR__DELTA_ARRAYS];    /* in units of TSR_DELTA_UNIT bytes */
     tsr_tensor *array[TSR__DELTA_ARRAYS]; /* views [batch · chunks, key heads, value heads of each
@@ -121,10 +126,19 @@ void tsr__delta_chunks_finish(tsr__delta_chunks *c);
  * tsr__stream_atomic. */
 tsr_status tsr__delta_chunks_forward(const tsr__delta_chunks *c, const tsr_tensor *y,
                                      uint32_t y_stride, const tsr_tensor *new_state) TSR_NODISCARD;
-/* Returns the dispatch of a kernel that goes from chunk to chunk, without push constants and
+/* Returns the dispatch of a kernel that goes through `chunks` chunks, without push constants and
  * accesses. `dtype` is that of y or dy. */
 tsr__dispatch tsr__delta_scan_dispatch(const tsr__delta_chunks *c, tsr__shader shader,
-                                       tsr_dtype dtype);
+                                       tsr_dtype dtype, int64_t chunks);
+/* The chunks of one dispatch, and where it finds states and leaves them; both may be NULL. */
+typedef struct tsr__delta_part {
+    int64_t first, end;
+    const tsr_tensor *from, *to;
+    uint32_t slots; /* TSR_SLOTS_…: which of them are in slots */
+} tsr__delta_part;
+/* The part of a forward pass that begins with chunk `first`, a multiple of part_chunks. */
+tsr__delta_part tsr__delta_part_at(const tsr__delta_chunks *c, int64_t first,
+                                   const tsr_tensor *new_state);
 /* Copies q, k and v into rows of chunks. */
 tsr_status tsr__delta_rows(const tsr__delta_chunks *c) TSR_NODISCARD;
 /* Copies x, of value heads, into rows of chunks. Rows past the end of a sequence become 0. */
@@ -133,8 +147,8 @@ tsr_status tsr__delta_value_rows(const tsr__delta_chunks *c, const tsr_tensor *x
 /* Copies contiguous states, f32 [batch, heads, key_dim, value_dim], to the slots of new_state. */
 tsr_status tsr__delta_store_state(const tsr__delta_chunks *c, const tsr_tensor *states,
                                   const tsr_tensor *new_state) TSR_NODISCARD;
-/* The multiply-adds of the pass from chunk to chunk. */
-double tsr__delta_scan_work(const tsr__delta_chunks *c);
+/* The multiply-adds of the pass through `chunks` chunks. */
+double tsr__delta_scan_work(const tsr__delta_chunks *c, int64_t chunks);
 /* Records out = a · b, or out += a · b, for all chunks. */
 tsr_status tsr__delta_product(const tsr__delta_chunks *c, tsr__delta_array out, tsr__delta_array a,
                               bool transpose_a, tsr__delta_array b, bool transpose_b,
@@ -144,12 +158,13 @@ void tsr__delta_read(const tsr__delta_chunks *c, tsr__dispatch *dispatch, tsr__d
 void tsr__delta_write(const tsr__delta_chunks *c, tsr__dispatch *dispatch, tsr__delta_array array);
 
 /* Cooperative matrices: chooses whether and how they are used; allocates and returns the memory for
- * narrowed rows; records their narrowing, and the state from chunk to chunk. */
+ * narrowed rows; records their narrowing, and the state through the chunks of a part. */
 void tsr__delta_choose_matrices(const tsr__delta *call, tsr__delta_matrices *out);
 tsr_status tsr__delta_matrices_create(tsr__delta_chunks *c) TSR_NODISCARD;
 void tsr__delta_matrices_finish(tsr__delta_chunks *c);
+tsr_status tsr__delta_narrow(const tsr__delta_chunks *c) TSR_NODISCARD;
 tsr_status tsr__delta_scan_matrices(const tsr__delta_chunks *c, const tsr_tensor *y,
-                                    uint32_t y_stride, const tsr_tensor *new_state) TSR_NODISCARD;
+                                    uint32_t y_stride, const tsr__delta_part *part) TSR_NODISCARD;
 
 /* Batched products: whether they are used; what they need of the insides of the chunks, from the
  * blocks that delta_triangle.comp computes with BLOCK = TSR__DELTA_BLOCK; the state from chunk to

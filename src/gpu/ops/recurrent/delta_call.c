@@ -134,9 +134,9 @@ void tsr__delta_write(const tsr__delta_chunks *c, tsr__dispatch *dispatch, tsr__
     tsr__tokens_write(dispatch, c->array[array]);
 }
 
-double tsr__delta_scan_work(const tsr__delta_chunks *c)
+double tsr__delta_scan_work(const tsr__delta_chunks *c, int64_t chunks)
 {
     const tsr__delta *call = c->call;
-    return (double)(call->tokens.batch * c->chunks * call->heads) * TSR_DELTA_CHUNK *
+    return (double)(call->tokens.batch * chunks * call->heads) * TSR_DELTA_CHUNK *
            (double)call->value_dim * (3.0 * (double)call->key_dim + TSR_DELTA_CHUNK);
 }

@@ -1,6 +1,8 @@
 /* The gated delta rule in chunks: scratch memory, rows of chunks, and dispatches from chunk to
  * chunk.
  */
+#include <math.h>
+
 #include "base/checked.h"
 #include "gpu/device/device.h"
 #include "gpu/internal.h"
@@ -135,9 +137,18 @@ tsr_status tsr__delta_chunks_create(const tsr__delta *call, bool backward, tsr__
     out->kept_states = backward || out->chunks < KEPT_STATES ? out->chunks : KEPT_STATES;
     if (!backward)
         tsr__delta_choose_matrices(call, &out->matrices);
+    const double most = floor(device->work_limit / (tsr__delta_scan_work(out, 1) + 1));
+    out->part_chunks = most >= (double)out->chunks ? out->chunks : most > 1 ? (int64_t)most : 1;
+    if (out->part_chunks < 1)
+        out->part_chunks = 1;
     tsr_status status = create_arrays(out, backward        ? TSR__DELTA_ARRAYS
                                            : out->products ? TSR__DELTA_STATES + 1
                                                            : TSR__DELTA_FORWARD_ARRAYS);
+    if (status == TSR_OK && !out->products && out->part_chunks < out->chunks)
+        status = tsr_tensor_create(
+            tsr_stream_device(call->tokens.stream), TSR_F32, 4,
+            (int64_t[]){call->tokens.batch, call->heads, call->key_dim, call->value_dim},
+            &out->carry);
     if (status == TSR_OK && out->matrices.terms > 0)
         status = tsr__delta_matrices_create(out);
     if (status != TSR_OK)
@@ -150,6 +161,7 @@ void tsr__delta_chunks_finish(tsr__delta_chunks *c)
     tsr__delta_matrices_finish(c);
     for (int i = 0; i < TSR__DELTA_ARRAYS; i++)
         tsr_tensor_destroy(&c->array[i]);
+    tsr_tensor_destroy(&c->carry);
     tsr_tensor_destroy(&c->work);
 }
 
@@ -232,16 +244,29 @@ tsr_status tsr__delta_rows(const tsr__delta_chunks *c)
 /* From chunk to chunk ------------------------------------------------------------------------ */
 
 tsr__dispatch tsr__delta_scan_dispatch(const tsr__delta_chunks *c, tsr__shader shader,
-                                       tsr_dtype dtype)
+                                       tsr_dtype dtype, int64_t chunks)
 {
     const tsr__delta *call = c->call;
     tsr__dispatch d = tsr__delta_dispatch(call, shader, SCAN_WORKGROUP);
     d.spec[d.spec_count++] = SCAN_WORKGROUP;
     d.spec[d.spec_count++] = c->quads;
     d.spec[d.spec_count++] = (uint32_t)dtype;
-    d.work = d.multiply_adds = tsr__delta_scan_work(c);
+    d.work = d.multiply_adds = tsr__delta_scan_work(c, chunks);
     tsr__groups_for((uint64_t)(call->tokens.batch * call->heads * c->blocks), 1, d.groups);
     return d;
+}
+
+tsr__delta_part tsr__delta_part_at(const tsr__delta_chunks *c, int64_t first,
+                                   const tsr_tensor *new_state)
+{
+    const tsr__tokens *t = &c->call->tokens;
+    const bool begins = first == 0, ends = first + c->part_chunks >= c->chunks;
+    const uint32_t slots = (begins ? TSR_SLOTS_READ : 0) | (ends ? TSR_SLOTS_WRITE : 0);
+    return (tsr__delta_part){.first = first,
+                             .end = ends ? c->chunks : first + c->part_chunks,
+                             .from = begins ? c->call->params.state : c->carry,
+                             .to = ends ? new_state : c->carry,
+                             .slots = tsr__tokens_slots(t) & slots};
 }
 
 /* The scan of no chunks copies states. */
@@ -260,9 +285,8 @@ tsr_status tsr__delta_store_state(const tsr__delta_chunks *c, const tsr_tensor *
         .deltas = TSR_DELTA_NOT_KEPT,
     };
     const uint64_t heads = (uint64_t)(t->batch * c->call->heads);
-    tsr__dispatch d = tsr__delta_scan_dispatch(c, TSR__SHADER_DELTA_SCAN, TSR_F32);
+    tsr__dispatch d = tsr__delta_scan_dispatch(c, TSR__SHADER_DELTA_SCAN, TSR_F32, 0);
     d.spec[d.spec_count++] = TSR_SLOTS_WRITE;
-    d.work = d.multiply_adds = 0;
     /* c->blocks is 1 with products, but this kernel has its usual blocks. */
     tsr__groups_for(heads * tsr__div_up_u64((uint64_t)c->call->value_dim, UINT64_C(4) * c->quads),
                     1, d.groups);

@@ -66,21 +66,23 @@ static tsr_status run_triangle(const tsr__delta_chunks *c)
     return tsr__stream_dispatch(call->tokens.stream, &d);
 }
 
-static tsr_status run_scan(const tsr__delta_chunks *c, const tsr_tensor *y, uint32_t y_stride,
-                           const tsr_tensor *new_state)
+static tsr_status scan_part(const tsr__delta_chunks *c, const tsr_tensor *y, uint32_t y_stride,
+                            const tsr__delta_part *part)
 {
     const tsr__delta *call = c->call;
     const struct tsr_delta_scan_push push = {
         .work = tsr__tokens_address(c->work),
         .y = tsr__tokens_address(y),
-        .state = tsr__tokens_address(call->params.state),
-        .new_state = tsr__tokens_address(new_state),
+        .state = tsr__tokens_address(part->from),
+        .new_state = tsr__tokens_address(part->to),
         .read_slots = tsr__tokens_address(call->tokens.read_slots),
         .write_slots = tsr__tokens_address(call->tokens.write_slots),
         .slots = (uint32_t)call->tokens.slots,
         .batch = (uint32_t)call->tokens.batch,
         .tokens = (uint32_t)call->tokens.tokens,
         .chunks = (uint32_t)c->chunks,
+        .first_chunk = (uint32_t)part->first,
+        .end_chunk = (uint32_t)part->end,
         .y_stride = y_stride,
         .decay = c->place[TSR__DELTA_DECAY],
         .queries = c->place[TSR__DELTA_QUERIES],
@@ -91,20 +93,20 @@ static tsr_status run_scan(const tsr__delta_chunks *c, const tsr_tensor *y, uint
         .states = c->backward ? c->place[TSR__DELTA_STATES] : TSR_DELTA_NOT_KEPT,
         .deltas = c->backward ? c->place[TSR__DELTA_DELTAS] : TSR_DELTA_NOT_KEPT,
     };
-    tsr__dispatch d =
-        tsr__delta_scan_dispatch(c, TSR__SHADER_DELTA_SCAN, y ? y->layout.dtype : TSR_F32);
-    d.spec[d.spec_count++] = tsr__tokens_slots(&call->tokens);
+    tsr__dispatch d = tsr__delta_scan_dispatch(
+        c, TSR__SHADER_DELTA_SCAN, y ? y->layout.dtype : TSR_F32, part->end - part->first);
+    d.spec[d.spec_count++] = part->slots;
     d.push = &push;
     d.push_bytes = sizeof push;
     static const tsr__delta_array read[] = {TSR__DELTA_DECAY,   TSR__DELTA_QUERIES, TSR__DELTA_KEYS,
                                             TSR__DELTA_WEIGHTS, TSR__DELTA_U,       TSR__DELTA_W};
     for (size_t i = 0; i < sizeof read / sizeof *read; i++)
         tsr__delta_read(c, &d, read[i]);
-    tsr__tokens_read(&d, call->params.state);
+    tsr__tokens_read(&d, part->from);
     tsr__tokens_read(&d, call->tokens.read_slots);
     tsr__tokens_read(&d, call->tokens.write_slots);
     tsr__tokens_write(&d, y);
-    tsr__tokens_write(&d, new_state);
+    tsr__tokens_write(&d, part->to);
     if (c->backward) {
         tsr__delta_write(c, &d, TSR__DELTA_STATES);
         tsr__delta_write(c, &d, TSR__DELTA_DELTAS);
@@ -130,6 +132,13 @@ tsr_status tsr__delta_chunks_forward(const tsr__delta_chunks *c, const tsr_tenso
                                 false, false));
     TSR__TRY(tsr__delta_product(c, TSR__DELTA_W, TSR__DELTA_CARRIED, false, TSR__DELTA_KEYS, false,
                                 false));
-    return c->matrices.terms > 0 ? tsr__delta_scan_matrices(c, y, y_stride, new_state)
-                                 : run_scan(c, y, y_stride, new_state);
+    if (c->matrices.terms > 0)
+        TSR__TRY(tsr__delta_narrow(c));
+    /* There is a part even for no chunks, which copies states. */
+    for (int64_t first = 0; first == 0 || first < c->chunks; first += c->part_chunks) {
+        const tsr__delta_part part = tsr__delta_part_at(c, first, new_state);
+        TSR__TRY(c->matrices.terms > 0 ? tsr__delta_scan_matrices(c, y, y_stride, &part)
+                                       : scan_part(c, y, y_stride, &part));
+    }
+    return TSR_OK;
 }

@@ -20,19 +20,24 @@ typedef struct gradient_work {
     uint32_t dy_stride, dq_stride, dk_stride, dv_stride, dbeta_stride, dg_stride;
 } gradient_work;
 
-static tsr_status run_scan(const gradient_work *w)
+/* Takes the gradient of the states from `from`, after chunk end − 1, to `to`, before chunk `first`;
+ * both may be NULL. */
+static tsr_status scan_part(const gradient_work *w, int64_t first, int64_t end,
+                            const tsr_tensor *from, const tsr_tensor *to)
 {
     const tsr__delta_chunks *c = &w->chunks;
     const tsr__delta *call = c->call;
     const struct tsr_delta_scan_grad_push push = {
         .work = tsr__tokens_address(c->work),
         .dy = tsr__tokens_address(w->dy),
-        .dnew_state = tsr__tokens_address(w->dnew_state),
-        .dstate = tsr__tokens_address(w->grads.dstate),
+        .dnew_state = tsr__tokens_address(from),
+        .dstate = tsr__tokens_address(to),
         .lengths = tsr__tokens_address(call->params.lengths),
         .batch = (uint32_t)call->tokens.batch,
         .tokens = (uint32_t)call->tokens.tokens,
         .chunks = (uint32_t)c->chunks,
+        .first_chunk = (uint32_t)first,
+        .end_chunk = (uint32_t)end,
         .dy_stride = w->dy_stride,
         .decay = c->place[TSR__DELTA_DECAY],
         .queries = c->place[TSR__DELTA_QUERIES],
@@ -45,7 +50,8 @@ static tsr_status run_scan(const gradient_work *w)
         .dy_rows = c->place[TSR__DELTA_DY],
         .dots = c->place[TSR__DELTA_DOTS],
     };
-    tsr__dispatch d = tsr__delta_scan_dispatch(c, TSR__SHADER_DELTA_SCAN_GRAD, w->dy->layout.dtype);
+    tsr__dispatch d =
+        tsr__delta_scan_dispatch(c, TSR__SHADER_DELTA_SCAN_GRAD, w->dy->layout.dtype, end - first);
     d.push = &push;
     d.push_bytes = sizeof push;
     static const tsr__delta_array read[] = {TSR__DELTA_DECAY, TSR__DELTA_QUERIES,
@@ -58,10 +64,23 @@ static tsr_status run_scan(const gradient_work *w)
     for (size_t i = 0; i < sizeof written / sizeof *written; i++)
         tsr__delta_write(c, &d, written[i]);
     tsr__tokens_read(&d, w->dy);
-    tsr__tokens_read(&d, w->dnew_state);
+    tsr__tokens_read(&d, from);
     tsr__tokens_read(&d, call->params.lengths);
-    tsr__tokens_write(&d, w->grads.dstate);
+    tsr__tokens_write(&d, to);
     return tsr__stream_dispatch(call->tokens.stream, &d);
+}
+
+static tsr_status run_scan(const gradient_work *w)
+{
+    const tsr__delta_chunks *c = &w->chunks;
+    int64_t end = c->chunks;
+    do {
+        const int64_t first = end > c->part_chunks ? end - c->part_chunks : 0;
+        TSR__TRY(scan_part(w, first, end, end == c->chunks ? w->dnew_state : c->carry,
+                           first == 0 ? w->grads.dstate : c->carry));
+        end = first;
+    } while (end > 0);
+    return TSR_OK;
 }
 
 static tsr_status run_mask(const tsr__delta_chunks *c)

@@ -126,7 +126,15 @@ static tsr_status narrow(const tsr__delta_chunks *c, int which)
                                                          .to = c->matrices.narrowed[which]});
 }
 
-static tsr__dispatch dispatch_for(const tsr__delta_chunks *c, tsr_dtype y)
+tsr_status tsr__delta_narrow(const tsr__delta_chunks *c)
+{
+    for (int i = 0; i < TSR__DELTA_NARROWED; i++)
+        TSR__TRY(narrow(c, i));
+    return TSR_OK;
+}
+
+static tsr__dispatch dispatch_for(const tsr__delta_chunks *c, tsr_dtype y,
+                                  const tsr__delta_part *part)
 {
     const tsr__delta *call = c->call;
     const tsr__delta_matrices *m = &c->matrices;
@@ -135,26 +143,26 @@ static tsr__dispatch dispatch_for(const tsr__delta_chunks *c, tsr_dtype y)
     d.spec[d.spec_count++] = m->threads / SUBGROUPS;
     d.spec[d.spec_count++] = m->columns;
     d.spec[d.spec_count++] = (uint32_t)y;
-    d.spec[d.spec_count++] = tsr__tokens_slots(&call->tokens);
+    d.spec[d.spec_count++] = part->slots;
     d.spec[d.spec_count++] = m->shape->m;
     d.spec[d.spec_count++] = m->shape->n;
     d.spec[d.spec_count++] = m->shape->k;
     d.spec[d.spec_count++] = m->terms;
-    d.work = d.multiply_adds = tsr__delta_scan_work(c);
+    d.work = d.multiply_adds = tsr__delta_scan_work(c, part->end - part->first);
     tsr__groups_for((uint64_t)(call->tokens.batch * call->heads) * blocks, 1, d.groups);
     return d;
 }
 
 tsr_status tsr__delta_scan_matrices(const tsr__delta_chunks *c, const tsr_tensor *y,
-                                    uint32_t y_stride, const tsr_tensor *new_state)
+                                    uint32_t y_stride, const tsr__delta_part *part)
 {
     const tsr__delta *call = c->call;
     tsr__buffer *const *narrowed = c->matrices.narrowed;
     const struct tsr_delta_scan_matrices_push push = {
         .work = tsr__tokens_address(c->work),
         .y = tsr__tokens_address(y),
-        .state = tsr__tokens_address(call->params.state),
-        .new_state = tsr__tokens_address(new_state),
+        .state = tsr__tokens_address(part->from),
+        .new_state = tsr__tokens_address(part->to),
         .read_slots = tsr__tokens_address(call->tokens.read_slots),
         .write_slots = tsr__tokens_address(call->tokens.write_slots),
         .queries = narrowed[QUERIES]->address,
@@ -164,24 +172,24 @@ tsr_status tsr__delta_scan_matrices(const tsr__delta_chunks *c, const tsr_tensor
         .batch = (uint32_t)call->tokens.batch,
         .tokens = (uint32_t)call->tokens.tokens,
         .chunks = (uint32_t)c->chunks,
+        .first_chunk = (uint32_t)part->first,
+        .end_chunk = (uint32_t)part->end,
         .slots = (uint32_t)call->tokens.slots,
         .y_stride = y_stride,
         .decay = c->place[TSR__DELTA_DECAY],
         .u = c->place[TSR__DELTA_U],
     };
-    for (int i = 0; i < TSR__DELTA_NARROWED; i++)
-        TSR__TRY(narrow(c, i));
-    tsr__dispatch d = dispatch_for(c, y ? y->layout.dtype : TSR_F32);
+    tsr__dispatch d = dispatch_for(c, y ? y->layout.dtype : TSR_F32, part);
     d.push = &push;
     d.push_bytes = sizeof push;
     tsr__delta_read(c, &d, TSR__DELTA_DECAY);
     tsr__delta_read(c, &d, TSR__DELTA_U);
     for (int i = 0; i < TSR__DELTA_NARROWED; i++)
         d.access[d.access_count++] = tsr__read_buffer(narrowed[i]);
-    tsr__tokens_read(&d, call->params.state);
+    tsr__tokens_read(&d, part->from);
     tsr__tokens_read(&d, call->tokens.read_slots);
     tsr__tokens_read(&d, call->tokens.write_slots);
     tsr__tokens_write(&d, y);
-    tsr__tokens_write(&d, new_state);
+    tsr__tokens_write(&d, part->to);
     return tsr__stream_dispatch(call->tokens.stream, &d);
 }

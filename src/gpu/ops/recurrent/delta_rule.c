@@ -31,6 +31,21 @@ static void count_bytes(const tsr__delta *c, const tsr_tensor *y, tsr__dispatch 
     d->written_bytes = states + tokens * bytes_of_token(y);
 }
 
+/* The multiply-adds of the recurrence. */
+static double steps_work(const tsr__delta *c)
+{
+    return 4.0 * (double)(c->tokens.batch * c->tokens.tokens * c->heads) *
+           (double)(c->key_dim * c->value_dim);
+}
+
+/* True if the recurrence of one sequence, which cannot be divided, is within the device's limit on
+ * work. */
+static bool steps_fit(const tsr__delta *c)
+{
+    const double limit = tsr_stream_device(c->tokens.stream)->work_limit;
+    return steps_work(c) <= limit * (double)c->tokens.batch;
+}
+
 static tsr_status run_steps(const tsr__delta *c, const tsr_tensor *y, uint32_t y_stride,
                             const tsr_tensor *new_state)
 {
@@ -71,9 +86,7 @@ static tsr_status run_steps(const tsr__delta *c, const tsr_tensor *y, uint32_t y
     d.spec[d.spec_count++] = tsr__tokens_slots(&c->tokens);
     d.push = &push;
     d.push_bytes = sizeof push;
-    d.work = 4.0 * (double)(c->tokens.batch * c->tokens.tokens * c->heads) *
-             (double)(c->key_dim * c->value_dim);
-    d.multiply_adds = d.work;
+    d.work = d.multiply_adds = steps_work(c);
     tsr__groups_for((uint64_t)(c->tokens.batch * c->heads * blocks), 1, d.groups);
     count_bytes(c, y, &d);
     const tsr_tensor *in[] = {c->q,
@@ -140,7 +153,7 @@ tsr_status tsr_delta_rule(tsr_stream *stream, tsr_tensor *y, tsr_tensor *new_sta
                                                            : given == 0
                                                                ? TSR__DELTA_RECURRENT_TOKENS
                                                                : given;
-    if (c.tokens.tokens <= most &&
+    if (c.tokens.tokens <= most && (steps_fit(&c) || c.tokens.each_token) &&
         tsr__delta_may_iterate(&c, c.tokens.tokens * ITERATIONS_OF_TOKEN))
         return run_steps(&c, y, y_stride, new_state);
     TSR__REQUIRE(!c.tokens.each_token,
