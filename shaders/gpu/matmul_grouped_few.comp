@@ -20,6 +20,7 @@ layout(constant_id = 12) const uint BLOCKS = 0;  // w is in a block format
 layout(constant_id = 13) const uint SUM = 0;
 layout(constant_id = 14) const uint GATED = 0;
 layout(constant_id = 15) const uint ACTIVATION = TSR_EXPERT_ACT_SILU;
+layout(constant_id = 16) const uint WORDS = 1; // BLOCKS: the units that an invocation multiplies at a time
 
 layout(push_constant, std430) uniform tsr_push
 {
@@ -32,30 +33,53 @@ shared float tree[LINES * THREADS];
 float sums[LINES];
 uvec2 line_at[LINES];
 
+// The words of four neighbouring units are 16 bytes at a multiple of 16.
+const bool WHOLE_LOW = WORDS == 4u && QUANT_CODE == TSR_QUANT_LINEAR && QUANT_LOW_AT % 16u == 0u && QUANT_BYTES % 16u == 0u;
+
+// The words of WORDS neighbouring units.
+uvec4 load_low(uvec2 block, uint unit)
+{
+    if (WHOLE_LOW)
+        return tsr_words4(tsr_at(block, QUANT_LOW_AT + 4u * unit)).v[0];
+    uvec4 low = uvec4(0u);
+    [[unroll]] for (uint w = 0u; w < WORDS; w++)
+        low[w] = quant_low(block, unit + w);
+    return low;
+}
+
+// An invocation multiplies WORDS neighbouring units, whose elements in each run have one scale.
 void add_blocks(uvec2 x, uint lane, float weight)
 {
-    uint units = p.k / QUANT_COUNT * QUANT_UNITS;
-    for (uint u = lane; u < units; u += THREADS) {
-        uint block = u / QUANT_UNITS, unit = u % QUANT_UNITS;
+    uint count = p.k / QUANT_COUNT * (QUANT_UNITS / WORDS);
+    for (uint u = lane; u < count; u += THREADS) {
+        uint block = u / (QUANT_UNITS / WORDS), unit = u % (QUANT_UNITS / WORDS) * WORDS;
         uvec2 from[LINES];
-        uint low[LINES];
+        uvec4 low[LINES];
         uvec3 groups[LINES]; // of the unit's runs, for TSR_QUANT_6_6
         [[unroll]] for (uint j = 0u; j < LINES; j++) {
             from[j] = tsr_at(line_at[j], block * QUANT_BYTES); // a line has less than 2^32 bytes
-            low[j] = quant_low(from[j], unit);
+            low[j] = load_low(from[j], unit);
             if (QUANT_SCALES == TSR_QUANT_6_6)
                 groups[j] = quant_head_groups(quant_head(from[j]), quant_element(unit, 0u) / QUANT_SUB);
         }
         [[unroll]] for (uint part = 0u; part < QUANT_PARTS; part++) {
             uint element = quant_element(unit, part);
-            vec4 row = grouped_row4(x, block * QUANT_COUNT + element, p.k, X_DTYPE, ALIGNED != 0u);
-            row *= weight;
+            vec4 row[WORDS], sum4 = vec4(0.0);
+            [[unroll]] for (uint w = 0u; w < WORDS; w++) {
+                row[w] = weight * grouped_row4(x, block * QUANT_COUNT + element + 4u * w, p.k, X_DTYPE, ALIGNED != 0u);
+                sum4 += row[w];
+            }
+            float sum = sum4.x + sum4.y + (sum4.z + sum4.w);
             [[unroll]] for (uint j = 0u; j < LINES; j++) {
                 vec2 scale = QUANT_SCALES == TSR_QUANT_6_6 ? quant_group_scale(groups[j], part)
                                                            : quant_scale(from[j], element / QUANT_SUB);
-                vec4 value = scale.x * quant_levels(from[j], unit, low[j], part) + scale.y;
-                [[unroll]] for (uint c = 0u; c < 4u; c++)
-                    sums[j] = fma(row[c], value[c], sums[j]);
+                float dot = QUANT_SHIFT != 0u ? -float(QUANT_SHIFT) * sum : 0.0;
+                [[unroll]] for (uint w = 0u; w < WORDS; w++) {
+                    vec4 level = quant_shifted_levels(from[j], unit + w, low[j][w], part);
+                    [[unroll]] for (uint c = 0u; c < 4u; c++)
+                        dot = fma(row[w][c], level[c], dot);
+                }
+                sums[j] = fma(scale.x, dot, QUANT_HAS_MIN ? fma(scale.y, sum, sums[j]) : sums[j]);
             }
         }
     }

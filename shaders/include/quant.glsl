@@ -37,6 +37,8 @@ const uint QUANT_SCALES_AT = QUANT_OFFSETS >> 16;
 // Levels are signed bytes without planes: vectors of a code book, or digits to base 3.
 const bool QUANT_VECTORS = QUANT_CODE >= TSR_QUANT_IQ2_XXS;
 
+const bool QUANT_HAS_MIN = QUANT_SCALES == TSR_QUANT_F16_MIN || QUANT_SCALES == TSR_QUANT_4_4 || QUANT_SCALES == TSR_QUANT_6_6;
+
 const uint QUANT_PARTS = 8u / QUANT_LOW_BITS;
 const uint QUANT_UNITS = QUANT_COUNT / (4u * QUANT_PARTS); // units in a block
 
@@ -214,9 +216,11 @@ vec4 quant_e2m1(uvec4 code)
     return uintBitsToFloat(floatBitsToUint(vec4(twice)) | (code & 8u) << 28);
 }
 
-// Returns the levels of the four elements of a unit that are in run `part`. `low` is the unit's
-// word. A level is the number that is multiplied by the scale, before the minimum is added.
-vec4 quant_levels(uvec2 block, uint unit, uint low, uint part)
+// What is subtracted from the levels that quant_shifted_levels() returns; levels from tables and signed bytes have no bias.
+const uint QUANT_SHIFT = QUANT_CODE == TSR_QUANT_LINEAR ? QUANT_BIAS : 0u;
+
+// Returns the levels of the four elements of a unit that are in run `part`, plus QUANT_SHIFT. `low` is the unit's word.
+vec4 quant_shifted_levels(uvec2 block, uint unit, uint low, uint part)
 {
     if (QUANT_CODE == TSR_QUANT_SIGNED || QUANT_VECTORS)
         return vec4(ivec4(int(low)) << ivec4(24, 16, 8, 0) >> 24);
@@ -228,7 +232,14 @@ vec4 quant_levels(uvec2 block, uint unit, uint low, uint part)
         return vec4(quant_nl[level.x], quant_nl[level.y], quant_nl[level.z], quant_nl[level.w]);
     if (QUANT_CODE == TSR_QUANT_E2M1)
         return quant_e2m1(level);
-    return vec4(level) - float(QUANT_BIAS);
+    return vec4(level);
+}
+
+// Returns the same levels. A level is the number that is multiplied by the scale, before the minimum is added.
+vec4 quant_levels(uvec2 block, uint unit, uint low, uint part)
+{
+    vec4 shifted = quant_shifted_levels(block, unit, low, part);
+    return QUANT_CODE == TSR_QUANT_LINEAR ? shifted - float(QUANT_BIAS) : shifted;
 }
 
 float quant_f16(uvec2 block, uint byte)
@@ -311,8 +322,7 @@ vec4 quant_values(uvec2 block, uint unit, uint low, uint part)
     precise vec4 product = scale.x * quant_levels(block, unit, low, part);
     precise vec4 sum = product + scale.y;
     // Adding a minimum of 0 would change the sign of a product of -0.
-    return QUANT_SCALES == TSR_QUANT_F16_MIN || QUANT_SCALES == TSR_QUANT_4_4 || QUANT_SCALES == TSR_QUANT_6_6 ? sum
-                                                                                                               : product;
+    return QUANT_HAS_MIN ? sum : product;
 }
 
 #endif

@@ -7,7 +7,7 @@
 
 #include "isa/machine_code.h"
 
-#define ISA_BLOCKS_MAX 1024
+#define ISA_BLOCKS_MAX 2048
 #define ISA_LOOPS_MAX 128
 
 typedef enum isa_kind {

@@ -3,7 +3,9 @@
 
 #include "base/checked.h"
 #include "gpu/device/device.h"
+#include "gpu/device/vendors.h"
 #include "gpu/quant/dequantize.h"
+#include "quant/block_format.h"
 
 enum { THREADS = 64, VECTOR = 8, COLUMNS = 4, MOST_TOKENS = 8 };
 
@@ -22,6 +24,39 @@ static uint32_t threads_on(const tsr_stream *stream, const tsr__grouped *call)
     const tsr_device *device = tsr_stream_device(stream);
     const bool vector = device->cpu && iterations(call, VECTOR) <= device->traits.most_iterations;
     return vector ? VECTOR : THREADS;
+}
+
+/* True if an invocation can take `words` neighbouring units of a format
+ * (shaders/include/quant.glsl) whose elements in each run are neighbours with one scale. */
+static bool takes_words(const tsr__quant_format *f, uint32_t words)
+{
+    const uint32_t elements = 4 * words, parts = 8U / f->low.bits,
+                   units = (uint32_t)f->format.block_count / (4 * parts);
+    return (f->low.run % elements == 0 || parts == 1) && f->sub % elements == 0 &&
+           units % words == 0;
+}
+
+/* Returns how many units an invocation takes at a time. More units share a scale, and fewer
+ * occupy more invocations of the last round. Both are counted in instructions: about 24 for a
+ * unit, and 10 for the scale of each run. On Intel's GPUs, four units of eight columns spill
+ * registers. */
+static uint32_t words_for(const tsr_stream *stream, const tsr__grouped *call, uint32_t threads)
+{
+    const uint32_t vendor = tsr_stream_device(stream)->info.vendor_id,
+                   most = vendor == TSR__VENDOR_INTEL ? 2 : 4;
+    const tsr__quant_format *f = tsr__quant_format_of(call->w->layout.dtype);
+    uint32_t best = 1;
+    uint64_t least = UINT64_MAX;
+    for (uint32_t words = 1; f && words <= most && takes_words(f, words); words *= 2) {
+        const uint32_t parts = 8U / f->low.bits;
+        const uint64_t rounds = tsr__div_up_u64(call->k, (uint64_t)threads * words * 4 * parts),
+                       instructions = rounds * (24 * words + 10 * parts);
+        if (instructions < least) {
+            least = instructions;
+            best = words;
+        }
+    }
+    return best;
 }
 
 /* Sets the specialization constants by which a pipeline is tested, and which depend on operands. */
@@ -104,7 +139,7 @@ tsr_status tsr__grouped_few(tsr_stream *stream, const tsr__grouped *call)
         (double)call->pairs.tokens * call->pairs.chosen * call->n * call->k * (params->up ? 2 : 1);
     tsr__dispatch dispatch = {
         .shader = TSR__SHADER_MATMUL_GROUPED_FEW,
-        .spec_count = TSR_QUANT_SPECS + 11,
+        .spec_count = TSR_QUANT_SPECS + 12,
         .push = &push,
         .push_bytes = sizeof push,
         .work = products,
@@ -126,6 +161,7 @@ tsr_status tsr__grouped_few(tsr_stream *stream, const tsr__grouped *call)
     spec[8] = params->weights != NULL;
     spec[9] = params->up != NULL;
     spec[10] = params->up ? (uint32_t)params->activation : 0;
+    spec[11] = words_for(stream, call, spec[0]);
     const uint64_t items =
         (uint64_t)call->pairs.tokens * (params->weights ? 1 : call->pairs.chosen);
     tsr__groups_for(items * tsr__div_up_u64(call->n, COLUMNS), 1, dispatch.groups);

@@ -86,18 +86,24 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo
     return result;
 }
 
+static void look_discrete(VkPhysicalDeviceProperties *properties)
+{
+    if (!environment_is("TEST_DRIVER_CPU", "1"))
+        properties->deviceType = VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
+}
+
 static VKAPI_ATTR void VKAPI_CALL get_properties(VkPhysicalDevice physical,
                                                  VkPhysicalDeviceProperties *out)
 {
     NEXT(GetPhysicalDeviceProperties)(physical, out);
-    out->deviceType = VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
+    look_discrete(out);
 }
 
 static VKAPI_ATTR void VKAPI_CALL get_properties2(VkPhysicalDevice physical,
                                                   VkPhysicalDeviceProperties2 *out)
 {
     NEXT(GetPhysicalDeviceProperties2)(physical, out);
-    out->properties.deviceType = VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
+    look_discrete(&out->properties);
     /* a driver of which the library knows nothing, so that it uses its kernels for GPUs */
     for (VkBaseOutStructure *next = out->pNext; next; next = next->pNext)
         if (next->sType == VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_VULKAN_1_2_PROPERTIES)

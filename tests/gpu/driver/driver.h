@@ -9,7 +9,9 @@
  * Environment variables: TEST_DRIVER_OF is the path of the real driver's description.
  * TEST_DRIVER_SECOND is what the second family can do: "transfer" or "compute".
  * TEST_DRIVER_DIRECT=1: the host can write all device memory (resizable BAR); otherwise 256 MiB of
- * it. TEST_DRIVER_DELAYS=1: some submissions are late by a random time.
+ * it. TEST_DRIVER_DELAYS=1: some submissions are late by a random time. TEST_DRIVER_CPU=1: the
+ * device says that it is a CPU, for which kernels with matrix units have smaller tiles, because
+ * such drivers compile each fragment to hundreds of instructions.
  *
  * Drivers for the CPU run commands and invocations in order, so they hide mistakes that GPUs show.
  * These variables make such mistakes fail, whatever the order of the real driver:
