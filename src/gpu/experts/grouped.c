@@ -289,9 +289,10 @@ static tsr_status record_tiles(tsr_stream *stream, const tsr__grouped *call, con
                                   to->accumulate, to->gated, &push, &dispatch);
     else
         set_specialization(call, w, tile, to, load, some_bias, &dispatch);
-    const uint32_t own = up ? tile->columns / 2 : tile->columns;
+    const uint32_t columns = call->matrices.dtype ? call->matrices.columns : tile->columns,
+                   own = up ? columns / 2 : columns;
     return record_slots(stream, tsr__div_up_u64(call->n, own),
-                        (double)tile_rows * tile->columns * fmax(call->k, 1), &push, &dispatch);
+                        (double)tile_rows * columns * fmax(call->k, 1), &push, &dispatch);
 }
 
 /* The tiles' product as a sequence of commands. Scratch memory has the sorted pairs if the caller

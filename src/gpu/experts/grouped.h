@@ -12,7 +12,7 @@ typedef struct tsr__grouped_matrices {
     tsr_dtype dtype; /* of their elements; 0: they are not used */
     bool x_narrowed; /* rows of x become terms of `dtype`, in `narrowed` */
     uint32_t x_terms, w_terms;
-    uint32_t rows, depth; /* of a tile */
+    uint32_t rows, columns, depth; /* of a tile */
     tsr__matmul_fragment fragment;
     tsr__buffer *narrowed;
 } tsr__grouped_matrices;

@@ -6,6 +6,7 @@
 
 #include "base/checked.h"
 #include "gpu/device/device.h"
+#include "gpu/device/vendors.h"
 #include "gpu/internal.h"
 #include "gpu/matmul/choose_kernel.h"
 #include "gpu/matmul/kernels/configs.h"
@@ -16,7 +17,7 @@
 #include "gpu/self_test/self_test.h"
 #include "shaders/params/matmul.h"
 
-enum { THREADS = 128, COLUMNS = 64, SHALLOW = 32, DEEP = 64, MOST_K = 1 << 27 };
+enum { THREADS = 128, COLUMNS = 64, INTEL_COLUMNS = 32, SHALLOW = 32, DEEP = 64, MOST_K = 1 << 27 };
 
 static bool is_block(tsr_dtype dtype)
 {
@@ -66,24 +67,27 @@ static uint32_t depth_for(tsr_dtype w)
 
 static uint32_t shared_bytes(const tsr__grouped_matrices *m)
 {
-    const uint32_t lines = m->x_terms * m->rows + m->w_terms * COLUMNS,
+    const uint32_t lines = m->x_terms * m->rows + m->w_terms * m->columns,
                    tiles = lines * (m->depth + TSR_MM_COOPMAT_PAD) * 2,
-                   stage = m->rows * (COLUMNS + 4) * 4, own = (2 * m->rows + 2 * COLUMNS) * 4;
+                   stage = m->rows * (m->columns + 4) * 4, own = (2 * m->rows + 2 * m->columns) * 4;
     if (m->dtype == TSR_BF16)
         return tiles + stage + 16 + own;
     return (tiles > stage ? tiles : stage) + own;
 }
 
-/* Chooses a tile with `rows` rows. Returns false if the device cannot run it. */
+/* Chooses a tile with `rows` rows. Returns false if the device cannot run it. Intel's compiler
+ * spills registers of larger tiles, and keeps all fragments of a step in registers. */
 static bool choose_tile(const tsr__matmul_device *device, tsr_dtype w, uint32_t rows,
                         tsr__grouped_matrices *m)
 {
-    m->rows = rows;
-    m->depth = depth_for(w);
+    const bool intel = device->vendor_id == TSR__VENDOR_INTEL;
+    m->rows = intel && is_block(w) ? 32 : rows;
+    m->columns = intel ? INTEL_COLUMNS : COLUMNS;
+    m->depth = intel ? SHALLOW : depth_for(w);
     if (shared_bytes(m) > tsr__matmul_shared_limit(device))
         m->depth = SHALLOW;
     const tsr__matmul_config config = {
-        .name = "grouped", .threads = THREADS, .bm = rows, .bn = COLUMNS, .bk = m->depth};
+        .name = "grouped", .threads = THREADS, .bm = m->rows, .bn = m->columns, .bk = m->depth};
     m->fragment = tsr__matmul_fragment_for(&config, device, m->dtype);
     return m->fragment.m > 0 && shared_bytes(m) <= device->max_shared_bytes;
 }
@@ -170,7 +174,7 @@ void tsr__grouped_use_matrices(const tsr__grouped *call, const tsr_tensor *w, ts
     const uint32_t spec[] = {
         THREADS,        f->subgroup_size,
         f->down,        m->rows,
-        COLUMNS,        m->depth,
+        m->columns,     m->depth,
         f->m,           f->n,
         f->k,           m->x_terms,
         m->x_narrowed,  m->w_terms,

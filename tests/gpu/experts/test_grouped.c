@@ -4,6 +4,7 @@
 
 #include "gpu/device/coopmat.h"
 #include "gpu/device/device.h"
+#include "gpu/device/vendors.h"
 #include "gpu/experts/experts_case.h"
 #include "gpu/internal.h"
 #include "gpu/stream/profile.h"
@@ -77,6 +78,18 @@ static const grouped_case cases[] = {
     {20, 2, 4, 64, 64, TSR_F32, TSR_F32, TSR_F32, .per_pair = true, .weights = true,
      .accumulate = true, .nobody = true},
     {2, 2, 4, 512, 64, TSR_F32, TSR_F32, TSR_F32, .gated = 1, .nobody = true},
+    /* few tokens, of whose rows invocations of GPUs take four words at a time, or two */
+    {1, 2, 4, 2048, 9, TSR_F32, TSR_Q4_K, TSR_F32, .gated = 1},
+    {1, 2, 4, 2048, 9, TSR_F32, TSR_Q5_K, TSR_F32, .per_pair = true, .weights = true},
+    {1, 2, 4, 2048, 9, TSR_F16, TSR_Q6_K, TSR_F32, .per_pair = false},
+    {1, 2, 4, 4096, 6, TSR_F32, TSR_Q2_K, TSR_F32, .per_pair = false},
+    {1, 2, 4, 4096, 6, TSR_F32, TSR_Q3_K, TSR_F32, .per_pair = false},
+    {2, 2, 4, 2048, 9, TSR_F32, TSR_Q4_0, TSR_F32, .gated = 3},
+    {1, 2, 4, 2080, 6, TSR_F32, TSR_Q5_1, TSR_F32, .per_pair = false},
+    {1, 2, 4, 2048, 6, TSR_F32, TSR_Q8_0, TSR_F32, .per_pair = false},
+    {1, 2, 4, 2080, 6, TSR_F32, TSR_MXFP4, TSR_F32, .per_pair = false},
+    {1, 2, 4, 768, 9, TSR_F32, TSR_Q4_K, TSR_F32, .per_pair = true, .weights = true},
+    {1, 2, 4, 768, 9, TSR_F32, TSR_Q4_1, TSR_F32, .gated = 1},
 };
 
 /* Products with cooperative matrices: every pair of dtypes and kind of block format, tiles of 32
@@ -544,6 +557,20 @@ TESTS(grouped_as_gpu)
     tcase_add_checked_fixture(tests, gpu_setup_as_gpu, gpu_teardown);
     tcase_add_loop_test(tests, products, 0, (int)(sizeof cases / sizeof cases[0]));
     tcase_add_loop_test(tests, reads_chosen_experts_only, 0, 2);
+}
+
+/* Intel's GPUs have smaller tiles. */
+static void setup_as_intel(void)
+{
+    gpu_setup();
+    gpu->info.vendor_id = TSR__VENDOR_INTEL;
+}
+
+TESTS(grouped_matrices_on_intel)
+{
+    tcase_add_checked_fixture(tests, setup_as_intel, gpu_teardown);
+    tcase_add_loop_test(tests, matrix_products, 0,
+                        (int)(sizeof matrix_cases / sizeof matrix_cases[0]));
 }
 
 TESTS(grouped_matrices)
