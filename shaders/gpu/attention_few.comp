@@ -39,13 +39,14 @@ layout(constant_id = 16) const uint ROPE = TSR_ATTENTION_ROPE_NONE; // for the q
 // 4: the invocations of a subgroup's quad multiply the queries with their four keys together, so that neighbours load neighbouring columns,
 // and a query is read from shared memory once for four keys. Products are then added up in another order than in attention.comp.
 layout(constant_id = 17) const uint LANES = 1;
+layout(constant_id = 18) const uint MOST_AHEAD = 8;
 
 // The values are added up in slices: each group of V_QUADS invocations takes every SLICES-th of a block's THREADS keys.
 const uint SLICES = THREADS / V_QUADS;
 const uint SHARERS = THREADS / ROWS;  // invocations that share a row in the softmax
 const uint SHARE = THREADS / SHARERS; // keys for each of these invocations
-const uint AHEAD = ROLLED != 0u ? 1u : QUADS < 8u ? QUADS : 8u;       // quads of a key
-const uint V_AHEAD = ROLLED != 0u ? 1u : V_QUADS < 8u ? V_QUADS : 8u; // rows of v
+const uint AHEAD = ROLLED != 0u ? 1u : QUADS < MOST_AHEAD ? QUADS : MOST_AHEAD; // quads of a key
+const uint V_AHEAD = ROLLED != 0u ? 1u : V_QUADS < MOST_AHEAD ? V_QUADS : MOST_AHEAD; // rows of v
 // With LANES 4: the neighbouring quads of columns that an invocation loads at once, 16 bytes if rows are at multiples of 16 bytes
 const bool NARROW = K_DTYPE - TSR_DT_F16 < 2u; // f16 or bf16
 const uint STEP = LOAD == TSR_ATTENTION_LOAD_ALIGNED && NARROW ? 2u : 1u;

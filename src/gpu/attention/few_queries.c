@@ -4,6 +4,7 @@
 
 #include "base/checked.h"
 #include "gpu/attention/call.h"
+#include "gpu/device/vendors.h"
 #include "gpu/ops/rope/rope.h"
 
 enum {
@@ -22,6 +23,10 @@ enum {
     MERGE_WORKGROUP = 64,
     /* More counters are not worth sending with each call. */
     MAX_COUNTERS = 2048,
+    /* The most loads before the first of them is used. Intel's compiler spills registers of more.
+     */
+    AHEAD = 8,
+    INTEL_AHEAD = 4,
     MAX_NEW = 4, /* the most tokens of a sequence whose keys and values the kernel stores */
 };
 
@@ -91,7 +96,7 @@ static uint32_t rope_of(const tsr__attention *c)
 }
 
 /* The specialization constants of attention_few.comp. */
-enum { SPEC_LANES = 17, SPECS };
+enum { SPEC_LANES = 17, SPECS = 19 };
 
 /* Specializes the kernel. `ranges` is whether there are several, and `joined` whether the kernel
  * merges them. `lanes` invocations share a key. */
@@ -119,6 +124,7 @@ static void specialize_for(const tsr__attention *c, bool ranges, bool joined, ui
         c->new_k ? (uint32_t)c->q_len : 0,
         rope_of(c),
         lanes,
+        device->info.vendor_id == TSR__VENDOR_INTEL ? INTEL_AHEAD : AHEAD,
     };
     dispatch->shader = TSR__SHADER_ATTENTION_FEW;
     dispatch->spec_count = SPECS;
@@ -126,13 +132,14 @@ static void specialize_for(const tsr__attention *c, bool ranges, bool joined, ui
 }
 
 /* The same, with the quads of subgroups if the device has them and that form of the kernel has
- * passed its self-test. A call with lse gets the bits that the backward pass computes again. */
+ * passed its self-test. A call with lse gets the bits that the backward pass computes again.
+ * Intel's compiler spills registers of that form. */
 static void specialize(const tsr__attention *c, bool ranges, bool joined, tsr__dispatch *dispatch)
 {
     tsr_device *device = tsr_stream_device(c->stream);
 
-    if (device->subgroup_quads && !device->traits.few_invocations && !c->lse &&
-        quads_of(c->head_dim) >= 8) {
+    if (device->subgroup_quads && device->info.vendor_id != TSR__VENDOR_INTEL &&
+        !device->traits.few_invocations && !c->lse && quads_of(c->head_dim) >= 8) {
         specialize_for(c, ranges, joined, 4, dispatch);
         if (tsr__shader_admitted(device, dispatch->shader, dispatch->spec, dispatch->spec_count))
             return;

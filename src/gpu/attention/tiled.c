@@ -6,8 +6,10 @@
 #include "gpu/ops/common/rows.h"
 
 #define COLUMNS 64 /* a chunk: columns that the shader processes together */
-/* The largest number of chunks of the result of a dispatch. More need too many registers. */
+/* The largest number of chunks of the result of a dispatch, and the same on Intel's GPUs. More need
+ * too many registers. */
 #define MAX_CHUNKS 4
+#define INTEL_CHUNKS 2
 #define DELTA_WORKGROUP 64
 #define DELTA_ROWS (DELTA_WORKGROUP / 8)
 #define SINKS_WORKGROUP 128
@@ -75,7 +77,9 @@ static tsr_status run_pass(const tsr__attention_pass *p)
      * past the end. */
     const bool to_delta = p->kind == TSR_ATTENTION_DELTA;
     const uint32_t chunks = to_delta ? 1 : chunks_of(own->shape[3]);
-    const uint32_t now = (uint32_t)tsr__div_up_u64(chunks, tsr__div_up_u64(chunks, MAX_CHUNKS));
+    const uint32_t most_chunks =
+        device->info.vendor_id == TSR__VENDOR_INTEL ? INTEL_CHUNKS : MAX_CHUNKS;
+    const uint32_t now = (uint32_t)tsr__div_up_u64(chunks, tsr__div_up_u64(chunks, most_chunks));
     struct tsr_attention_push push = {.call = p->description->address,
                                       .quads = TSR_ATTENTION_QUADS};
     tsr__dispatch dispatch = {

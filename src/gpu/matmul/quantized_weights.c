@@ -7,6 +7,7 @@
 #include "gpu/matmul/kernels/kernels.h"
 #include "gpu/matmul/plan.h"
 #include "gpu/quant/dequantize.h"
+#include "quant/block_format.h"
 #include "shaders/params/matmul.h"
 #include "tensor/check.h"
 
@@ -123,15 +124,18 @@ static bool loads_blocks(const tsr__matmul_call *call)
 /* The number of rows of b that a workgroup multiplies. Rounding a row of a to 8 bits takes as long
  * as multiplying it by two of them, so the kernel of integers takes eight, if registers have room
  * for their blocks. With many rows of a, GPUs take as long to load them as to multiply, so four
- * columns share the loads; Intel's GPUs have registers for two columns of eight rows, and CPU
- * drivers for one. */
+ * columns share the loads; Intel's GPUs have registers for two columns of eight rows, or of four
+ * rows if blocks begin with 16 bytes of scales, and CPU drivers for one. */
 static uint32_t columns_for(const tsr__matmul_call *call, uint32_t rows, tsr__shader shader)
 {
     if (rows == 1 && shader == TSR__SHADER_MATMUL_BLOCKS_INT8 && call->b->layout.dtype != TSR_Q8_0)
         return MAX_COLUMNS;
     const tsr_device *device = tsr_stream_device(call->stream);
-    if (!device->traits.few_invocations)
-        return rows > 4 && device->info.vendor_id == TSR__VENDOR_INTEL ? 2 : 4;
+    if (!device->traits.few_invocations) {
+        const uint32_t most =
+            tsr__quant_format_of(call->b->layout.dtype)->scales == TSR__QUANT_6_6 ? 2 : 4;
+        return rows > most && device->info.vendor_id == TSR__VENDOR_INTEL ? 2 : 4;
+    }
     return rows > 4 ? 1 : rows > 2 ? 2 : 4;
 }
 

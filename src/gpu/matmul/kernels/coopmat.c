@@ -1,6 +1,7 @@
 /* Products of f16 or bf16 with cooperative matrices (matmul_coopmat.comp,
  * matmul_coopmat_bf16.comp). */
 #include "base/checked.h"
+#include "gpu/device/vendors.h"
 #include "gpu/matmul/common/call.h"
 #include "gpu/matmul/kernels/kernels.h"
 #include "shaders/params/matmul.h"
@@ -123,7 +124,8 @@ tsr__matmul_fragment tsr__matmul_fragment_for(const tsr__matmul_config *config,
 
 /* Sets variant->depth to the largest BK, that of the configuration or a part of it, for which
  * shared memory has room for the tiles of all terms, on AMD's GPUs of two workgroups. A subgroup
- * then stores only one fragment at a time if it must. */
+ * then stores only one fragment at a time if it must. Intel's compiler keeps the fragments of a
+ * step in registers, which have room for those of three terms at the configuration's depth. */
 static void set_depth(const tsr__matmul_config *config, const tsr__matmul_device *device,
                       tsr__matmul_variant *variant)
 {
@@ -136,7 +138,10 @@ static void set_depth(const tsr__matmul_config *config, const tsr__matmul_device
     if (variant->a_terms + variant->b_terms <= 2)
         return;
     const uint32_t subgroups = config->threads / fragment->subgroup_size;
-    for (uint32_t bk = config->bk; bk >= config->bk / 4 && bk % fragment->k == 0; bk /= 2) {
+    const bool halves =
+        device->vendor_id == TSR__VENDOR_INTEL && variant->a_terms + variant->b_terms > 3;
+    for (uint32_t bk = halves ? config->bk / 2 : config->bk;
+         bk >= config->bk / 4 && bk % fragment->k == 0; bk /= 2) {
         const tile_depth depth = {
             .bk = bk, .a_tiles = variant->a_terms, .b_tiles = variant->b_terms};
         const uint32_t lines = depth.a_tiles * config->bm + depth.b_tiles * config->bn;

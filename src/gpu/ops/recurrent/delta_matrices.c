@@ -6,6 +6,7 @@
 #include "base/checked.h"
 #include "gpu/device/coopmat.h"
 #include "gpu/device/device.h"
+#include "gpu/device/vendors.h"
 #include "gpu/internal.h"
 #include "gpu/matmul/narrowed.h"
 #include "gpu/matmul/self_test.h"
@@ -73,6 +74,9 @@ void tsr__delta_choose_matrices(const tsr__delta *call, tsr__delta_matrices *out
                              .threads = SUBGROUPS * device->info.coopmat_subgroup_size};
     *out = (tsr__delta_matrices){0};
     if (precision < TSR_PRECISION_HIGH || device->traits.not_a_chip || !m.shape)
+        return;
+    /* Intel's compiler spills hundreds of registers of this kernel. */
+    if (device->info.vendor_id == TSR__VENDOR_INTEL)
         return;
     const uint32_t key_dim = (uint32_t)call->key_dim, rows = m.shape->m, depth = m.shape->k;
     const bool whole = rows % 8 == 0 && depth % 8 == 0 && CHUNK % rows == 0 && CHUNK % depth == 0 &&
