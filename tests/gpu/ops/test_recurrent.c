@@ -235,7 +235,7 @@ END_TEST
 
 /* Batches ------------------------------------------------------------------------------------ */
 
-enum { BATCH = 3, TOKENS = 140, KEY_HEADS = 2, HEADS = 4, KEY = 8, VALUE = 20, TAPS = 4 };
+enum { BATCH = 3, TOKENS = 140, KEY_HEADS = 2, HEADS = 4, KEY = 32, VALUE = 20, TAPS = 4 };
 enum { CHANNELS = 2 * KEY_HEADS * KEY + HEADS * VALUE };
 
 /* Random operands: q, k and v are views of one tensor [BATCH, TOKENS, CHANNELS] of `dtype`. */
@@ -966,6 +966,18 @@ START_TEST(token_reads_its_state_once)
 }
 END_TEST
 
+/* Makes the second half of the rows of each state as large as f16 cannot be without a scale. All
+ * invocations of a workgroup must agree on the scale of their rows. */
+static void enlarge(tsr_tensor *state)
+{
+    double *values = values_of(state);
+    for (int64_t i = 0; i < tsr_layout_count(tsr_tensor_layout(state)); i++)
+        if (i / VALUE % KEY >= KEY / 2)
+            values[i] *= 1 << 20;
+    gpu_put(state, values);
+    free(values);
+}
+
 /* With 16-bit terms, the state goes from chunk to chunk by cooperative matrices, within the stated
  * errors. */
 START_TEST(chunks_by_matrices)
@@ -979,6 +991,7 @@ START_TEST(chunks_by_matrices)
     gpu_random random = {22};
     operands o = random_operands(&random, TSR_F32);
     const int64_t states[] = {BATCH, HEADS, KEY, VALUE};
+    enlarge(o.state);
     tsr_tensor *exact = poisoned(TSR_F32, 4, tsr_tensor_layout(o.v)->shape),
                *exact_state = poisoned(TSR_F32, 4, states);
     GPU_OK(tsr_delta_rule(queue, exact, exact_state, o.q, o.k, o.v, o.beta, o.g,
@@ -1036,7 +1049,7 @@ START_TEST(refusals)
     GPU_FAILS(RULE(y, three, three, o.v, o.beta, o.g, .scale = 1), TSR_ERR_INVALID,
               "4 value heads and 3 key heads");
     GPU_FAILS(RULE(y, o.q, three, o.v, o.beta, o.g, .scale = 1), TSR_ERR_INVALID,
-              "k is f32 [3,140,3,8]");
+              "k is f32 [3,140,3,32]");
     GPU_FAILS(RULE(y, o.q, o.k, o.v, narrow, o.g, .scale = 1), TSR_ERR_INVALID, "beta is f16");
     GPU_FAILS(RULE(y, o.q, o.k, o.v, o.beta, o.g, .scale = NAN), TSR_ERR_INVALID, "scale is nan");
     GPU_FAILS(RULE(y, o.q, o.k, o.v, o.beta, o.g, .norm_epsilon = -1), TSR_ERR_INVALID,
@@ -1079,9 +1092,9 @@ START_TEST(refusals)
     GPU_FAILS(tsr_causal_conv(queue, o.mixed, NULL, o.mixed, taps, NULL), TSR_ERR_INVALID,
               "overlap");
     GPU_FAILS(tsr_causal_conv(queue, out, NULL, o.q, taps, NULL), TSR_ERR_INVALID,
-              "x is [3,140,2,8]");
+              "x is [3,140,2,32]");
     GPU_FAILS(tsr_causal_conv(queue, out, o.state, o.mixed, taps, NULL), TSR_ERR_INVALID,
-              "new_state is f32 [3,4,8,20]");
+              "new_state is f32 [3,4,32,20]");
     GPU_FAILS(tsr_causal_conv_grad(queue, tsr_causal_conv_grads(.dx = NULL), out, NULL, o.mixed,
                                    taps, NULL),
               TSR_ERR_INVALID, "all gradients are NULL");
