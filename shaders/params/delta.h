@@ -57,8 +57,8 @@ struct tsr_delta_triangle_push {
 };
 TSR_PUSH_CHECK(tsr_delta_triangle_push);
 
-/* delta_scan.comp: the state from chunk to chunk, for chunks first_chunk … end_chunk − 1. `states` and `deltas` are kept for the backward
- * pass; 2^32 − 1: not. */
+/* delta_scan.comp: the state from chunk to chunk, for chunks first_chunk … end_chunk − 1. `states`
+ * and `deltas` are kept for the backward pass; 2^32 − 1: not. */
 #define TSR_DELTA_NOT_KEPT 0xffffffffu
 struct tsr_delta_scan_push {
     TSR_ADDRESS work, y, state, new_state, read_slots, write_slots;
