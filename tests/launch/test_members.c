@@ -137,7 +137,8 @@ START_TEST(ignores_reports_without_sense)
             "report restartable; report unknown word; report; "
             "report restartable $(seq 60 | tr -d '\\n'); report restartable $(printf 'a\\tb'); "
             "p=/proc/self/fd/${TESSERA_LAUNCH%%%%:*}; echo >$p; echo restartable x >$p; "
-            "echo 99 restartable x >$p; echo $(seq 999) >$p; report signal x; exit 7");
+            "echo 99 restartable x >$p; echo $(seq 999) >$p; report signal x; "
+            "report grace; report grace x; report grace -1; report grace 1e9; exit 7");
     ck_assert_int_eq(job.status, 7);
     ck_assert_int_eq(count(job.err, "again"), 0);
     assert_has(job.err, "exited with status 7\n");
@@ -182,6 +183,49 @@ START_TEST(names_a_stopped_rank)
 }
 END_TEST
 
+/* Ranks that end by themselves 6 s after a signal, which they announce with a report. */
+static launched interrupt_slow(const char *options, const char *reported)
+{
+    char arguments[1900];
+    snprintf(arguments, sizeof arguments,
+             "-n~2~%s~sh~-c~" FUNCTIONS
+             "trap 'sleep 6; echo saved; exit 0' TERM; if [ $RANK = 1 ]; then report grace %s; fi; "
+             "echo $$ >$FOLDER/pid.$RANK; while :; do sleep 0.02; done",
+             options, reported);
+    launched job = start_ready(arguments);
+    kill(job.pid, SIGTERM);
+    finish(&job);
+    return job;
+}
+
+START_TEST(waits_as_long_as_the_ranks_ask_for)
+{
+    launched job = interrupt_slow("--no-prefix", "60");
+    ck_assert_int_eq(job.status, 0);
+    ck_assert_int_eq(count(job.out, "saved\n"), 2);
+    done(&job);
+}
+END_TEST
+
+START_TEST(the_option_decides_how_long_to_wait)
+{
+    launched job = interrupt_slow("--grace~0.2", "60");
+    ck_assert_int_eq(job.status, 128 + SIGKILL);
+    ck_assert_int_eq(count(job.out, "saved\n"), 0);
+    done(&job);
+}
+END_TEST
+
+START_TEST(a_failure_waits_for_no_report)
+{
+    launched job = run("-n~2", "if [ $RANK = 1 ]; then report grace 600; trap '' TERM; "
+                               "echo >$FOLDER/told; while :; do sleep 0.1; done; fi; "
+                               "until_has told ''; exit 4");
+    ck_assert_int_eq(job.status, 4);
+    done(&job);
+}
+END_TEST
+
 TESTS(members)
 {
     tcase_add_checked_fixture(tests, make_folder, remove_folder);
@@ -195,4 +239,7 @@ TESTS(members)
     tcase_add_test(tests, ignores_reports_without_sense);
     tcase_add_test(tests, names_who_got_the_signal);
     tcase_add_test(tests, names_a_stopped_rank);
+    tcase_add_test(tests, waits_as_long_as_the_ranks_ask_for);
+    tcase_add_test(tests, the_option_decides_how_long_to_wait);
+    tcase_add_test(tests, a_failure_waits_for_no_report);
 }

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -54,12 +55,29 @@ static void signal_all(const launch_job *job, int signal)
         kill(-job->ranks[i].pid, signal);
 }
 
+/* Returns the milliseconds between SIGTERM and SIGKILL. `asked` are the seconds that the ranks have
+ * asked for, or 0. */
+static int64_t grace_ms(const launch_job *job, double asked)
+{
+    const double given = job->options->grace;
+    const double grace = given != LAUNCH_GRACE_UNSET ? given : fmax(asked, LAUNCH_GRACE);
+    return (int64_t)(grace * 1000);
+}
+
 void launch_job_end_processes(launch_job *job, int signal)
 {
     if (job->kill_at_ms == LAUNCH_NEVER)
-        job->kill_at_ms = launch_now_ms() + (int64_t)(job->options->grace * 1000);
+        job->kill_at_ms = launch_now_ms() + grace_ms(job, 0);
     signal_all(job, signal);
     signal_all(job, SIGCONT); /* a stopped process handles most signals only after SIGCONT */
+}
+
+void launch_job_sweep(launch_job *job)
+{
+    const int64_t kill_at_ms = launch_now_ms() + grace_ms(job, 0);
+    if (job->stopping && job->kill_at_ms > kill_at_ms)
+        job->kill_at_ms = kill_at_ms;
+    launch_job_stop(job, SIGTERM);
 }
 
 void launch_job_stop(launch_job *job, int signal)
@@ -261,15 +279,17 @@ static void look_for_ends(launch_job *job)
     check_members(job);
 }
 
-/* Handles a signal that ends the job. Also sets the deadline for reading the remaining output. */
+/* Handles a signal that ends the job. Also sets the deadline for reading the remaining output. All
+ * ranks run, so they get the time that they have asked for, unlike those that another rank's
+ * failure leaves. */
 static void handle_end(launch_job *job, int signal)
 {
-    int64_t grace = job->stopping ? 0 : (int64_t)(job->options->grace * 1000);
-    int64_t last = launch_now_ms() + grace + LAST_OUTPUT_MS;
-    if (job->stopping) /* a second signal kills the job at once */
-        job->kill_at_ms = launch_now_ms();
-    else
+    launch_reports_read(job);
+    const int64_t grace = job->stopping ? 0 : grace_ms(job, job->reports.grace);
+    const int64_t last = launch_now_ms() + grace + LAST_OUTPUT_MS;
+    if (!job->stopping)
         launch_job_stop(job, signal);
+    job->kill_at_ms = launch_now_ms() + grace; /* a second signal kills the job at once */
     job->give_up_at_ms = last < job->give_up_at_ms ? last : job->give_up_at_ms;
 }
 

@@ -9,7 +9,7 @@
 #include "cli/lib/options.h"
 #include "cli/lib/terminal.h"
 
-static launch_options chosen = {.grace = 5};
+static launch_options chosen = {.grace = LAUNCH_GRACE_UNSET};
 
 static const cli_option options[] = {
     {"ranks", "N", "number of processes", .integer = &chosen.ranks, .low = 1,
@@ -19,8 +19,9 @@ static const cli_option options[] = {
     {"device-map", "MAP",
      "devices for the ranks: auto, or indices such as 0,1, repeated if needed (default: auto)",
      .text = &chosen.device_map},
-    {"grace", "SECONDS", "time between SIGTERM and SIGKILL (default: 5)", .real = &chosen.grace,
-     .low = 0, .high = 86400},
+    {"grace", "SECONDS",
+     "time between SIGTERM and SIGKILL (default: 5; after a signal, what the program asks for)",
+     .real = &chosen.grace, .low = 0, .high = LAUNCH_MAX_GRACE},
     {"keep-going", NULL, "do not stop the others if a process fails", .flag = &chosen.keep_going},
     {"respawn", "N", "start up to N processes in the place of ones that fail; implies --keep-going",
      .integer = &chosen.respawn, .low = 0, .high = 10000},

@@ -15,6 +15,9 @@
 
 #define LAUNCH_MAX_RANKS 1024
 #define LAUNCH_MAX_VALUE 64 /* bytes of the value of a report, with the terminating 0 */
+#define LAUNCH_GRACE 5.0    /* default of --grace */
+#define LAUNCH_GRACE_UNSET -1.0
+#define LAUNCH_MAX_GRACE 86400.0
 
 /* Exit codes if the program cannot be started, as in env(1). */
 enum { LAUNCH_CANNOT_RUN = 126, LAUNCH_NOT_FOUND = 127 };
@@ -22,7 +25,7 @@ enum { LAUNCH_CANNOT_RUN = 126, LAUNCH_NOT_FOUND = 127 };
 typedef struct launch_options {
     int64_t ranks;
     const char *device_map; /* the value of --device-map, or NULL */
-    double grace;           /* seconds between SIGTERM and SIGKILL */
+    double grace;           /* seconds between SIGTERM and SIGKILL, or LAUNCH_GRACE_UNSET */
     bool no_prefix;
     bool keep_going; /* a failed rank does not end the others */
     int64_t respawn; /* how many failures of ranks are made good by new ones; implies keep_going */
@@ -114,6 +117,7 @@ typedef struct launch_reports {
     size_t used;                    /* the bytes of a report that is not complete yet */
     char restart[LAUNCH_MAX_VALUE]; /* the value of the last report "restartable"; empty: none */
     bool state_lost;                /* a rank has reported that the job cannot go on */
+    double grace;                   /* the most seconds of reports "grace"; 0: none */
 } launch_reports;
 
 /* input.c: passes what is typed at a terminal on to rank 0, through a pipe. */
@@ -183,7 +187,10 @@ void launch_job_handle_signals(launch_job *job);
 void launch_job_keep_deadline(launch_job *job);
 /* Sends a signal that ends the job's processes. The first call starts the grace period. */
 void launch_job_stop(launch_job *job, int signal);
-/* The same, but does not prevent that all ranks are started again. */
+/* The same for processes that ranks have left behind. They do not get the time for which the ranks
+ * have asked. */
+void launch_job_sweep(launch_job *job);
+/* As launch_job_stop, but does not prevent that all ranks are started again. */
 void launch_job_end_processes(launch_job *job, int signal);
 int64_t launch_now_ms(void);
 /* Returns the timeout for a call of poll() that must return at `then_ms`. */

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "cli/launch/launch.h"
+#include "cli/lib/numbers.h"
 
 bool launch_reports_open(launch_reports *reports)
 {
@@ -57,6 +58,7 @@ static bool is_good_value(const char *value)
 static void take_report(launch_job *job, launch_rank *rank, const char *word, const char *value)
 {
     launch_reports *reports = &job->reports;
+    double seconds;
     if (strcmp(word, "member") == 0)
         rank->has_met = true;
     else if (strcmp(word, "restartable") == 0 && is_good_value(value))
@@ -65,6 +67,9 @@ static void take_report(launch_job *job, launch_rank *rank, const char *word, co
         reports->state_lost = true;
     else if (strcmp(word, "signal") == 0 && atoi(value) > 0)
         rank->asked_by = atoi(value);
+    else if (strcmp(word, "grace") == 0 && cli_read_real(value, 0, LAUNCH_MAX_GRACE, &seconds) &&
+             seconds > reports->grace)
+        reports->grace = seconds;
 }
 
 /* Interprets one line. Reports of processes that were started before a restart are ignored. */

@@ -97,7 +97,7 @@ static bool all_gone(launch_job *job)
     else if (first && job->restarting)
         launch_job_end_processes(job, SIGTERM);
     else if (first)
-        launch_job_stop(job, SIGTERM);
+        launch_job_sweep(job);
     return false;
 }
 

@@ -1,5 +1,6 @@
 /* tessera serve: opens the model on all ranks, and serves it on rank 0. */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -73,11 +74,17 @@ static tsr_status find_longest_token(serve_server *s)
     return status;
 }
 
+/* How long all ranks need to end after the last text, at most. */
+#define ENDING_SECONDS 5
+
 /* Joins the job, listens on rank 0, and serves. */
 static int begin(serve_server *s)
 {
+    char grace[32];
     /* Until the ranks are connected, the launcher can only start all of them again. */
     inference_report("restartable serve");
+    snprintf(grace, sizeof grace, "grace %.1f", serve_chosen.grace + ENDING_SECONDS);
+    inference_report(grace);
     tsr_status status = inference_join(&s->job);
     s->listens = status == TSR_OK && s->job.first;
     if (s->listens) {

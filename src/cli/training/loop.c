@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -16,9 +17,13 @@ static void on_signal(int number)
     stop_asked = number;
 }
 
-/* A second signal ends the process. */
+/* A second signal ends the process. `tessera launch` is asked to wait for the end of a step as long
+ * as the ranks wait for each other. */
 static void catch_signals(void)
 {
+    char grace[32];
+    snprintf(grace, sizeof grace, "grace %.1f", fmin(training_chosen.timeout, 86400));
+    inference_report(grace);
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
