@@ -241,6 +241,12 @@ static const struct {
     {"plan . --ranks 2 --experts whole:2",
      "tessera: plan: --experts takes auto, inside, whole or mixed, also as auto:HOSTS or "
      "mixed:HOSTS, host or host:LAYERS, or both with a comma, not 'whole:2'\n"},
+    {"plan . --ranks 2 --experts whole,mixed",
+     "tessera: plan: --experts takes auto, inside, whole or mixed, also as auto:HOSTS or "
+     "mixed:HOSTS, host or host:LAYERS, or both with a comma, not 'whole,mixed'\n"},
+    {"plan . --ranks 2 --experts host,host:2",
+     "tessera: plan: --experts takes auto, inside, whole or mixed, also as auto:HOSTS or "
+     "mixed:HOSTS, host or host:LAYERS, or both with a comma, not 'host,host:2'\n"},
     {"plan . --ranks 2 --experts whole,host --bandwidth 1G",
      "tessera: plan: with --experts host, --bandwidth needs --host-bandwidth: the bytes per second "
      "that a device reads from the host's memory\n"},
@@ -482,6 +488,7 @@ START_TEST(chooses_how_experts_are_divided)
         {"--experts auto:2", "mixed", "divided: mixed (chosen);", 1.3230769},
         {"--experts mixed:2", "mixed", "divided: mixed;", 1.3230769},
         {"--experts inside", "inside", "divided: inside;", 1},
+        {"--experts mixed:9", "mixed", "divided: mixed;", 2.1706960}, /* each rank is a host */
     };
     char command[400], model[160];
     write_experts(model);

@@ -295,10 +295,26 @@ START_TEST(the_first_rank_is_needed)
 }
 END_TEST
 
+/* --experts may name more hosts than there are ranks when some are lost. */
+START_TEST(fewer_ranks_than_hosts_of_experts_go_on)
+{
+    if (!TEST_HAVE_UCX)
+        SKIP("the library was built without UCX");
+    server s = server_start("launch -n 4 --keep-going --no-prefix -- " TEST_TOOL " serve " TEST_DATA
+                            "/model/families/mixtral/mixtral-f16.gguf --port 0 --experts mixed:4");
+    ck_assert_int_eq(kill(find_rank(&s, "RANK=2"), SIGKILL), 0);
+    ck_assert_int_eq(kill(find_rank(&s, "RANK=3"), SIGKILL), 0);
+    json_decref(server_post(&s, 200, "/v1/completions", "{\"prompt\": [1], \"max_tokens\": 3}"));
+    server_await(&s, "ranks_lost_total", 2);
+    stop_and_hear(&s);
+}
+END_TEST
+
 TESTS(serve_lost)
 {
     tcase_set_timeout(tests, 1800);
     tcase_add_test(tests, lost_ranks_cost_no_request);
     tcase_add_test(tests, too_few_ranks_are_told);
+    tcase_add_test(tests, fewer_ranks_than_hosts_of_experts_go_on);
     tcase_add_test(tests, the_first_rank_is_needed);
 }

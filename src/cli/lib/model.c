@@ -114,13 +114,22 @@ const char *cli_expert_division_name(tsr_expert_division division)
     return names[division];
 }
 
+/* What a value of --experts may have once each. */
+typedef struct experts_value {
+    cli_experts *experts;
+    bool has_division, has_host;
+} experts_value;
+
 static bool add_experts(void *out, const char *value)
 {
-    cli_experts *experts = out;
+    experts_value *parts = out;
+    cli_experts *experts = parts->experts;
     int64_t layers = INT_MAX;
     if (strncmp(value, "host", 4) == 0) {
-        const bool good = value[4] == '\0' ||
-                          (value[4] == ':' && cli_read_integer(value + 5, 1, INT_MAX, &layers));
+        const bool good = !parts->has_host &&
+                          (value[4] == '\0' ||
+                           (value[4] == ':' && cli_read_integer(value + 5, 1, INT_MAX, &layers)));
+        parts->has_host = true;
         experts->host = (int)layers;
         return good;
     }
@@ -135,6 +144,9 @@ static bool add_experts(void *out, const char *value)
             !(over_hosts && value[length] == ':' &&
               cli_read_integer(value + length + 1, 1, TSR_MODEL_PLAN_MAX_RANKS, &hosts)))
             return false;
+        if (parts->has_division)
+            return false;
+        parts->has_division = true;
         experts->division = (tsr_expert_division)i;
         experts->hosts = (int)hosts;
         return true;
@@ -147,16 +159,18 @@ int *cli_experts_hosts(const cli_experts *experts, int stages, int ranks)
     const int each = ranks / stages;
     if (experts->hosts == 0 && !(experts->unmixed && experts->division == TSR_EXPERT_DIVISION_AUTO))
         return NULL;
+    const int count = experts->hosts < each ? experts->hosts : each;
     int *hosts = cli_alloc((size_t)ranks, sizeof *hosts);
     for (int r = 0; r < ranks; r++)
-        hosts[r] = (int)((int64_t)(r % each) * experts->hosts / each);
+        hosts[r] = (int)((int64_t)(r % each) * count / each);
     return hosts;
 }
 
 bool cli_read_experts(void *user, const char *text, char *problem, size_t size)
 {
-    *(cli_experts *)user = (cli_experts){.given = true};
-    if (read_list(text, add_experts, user))
+    experts_value parts = {.experts = user};
+    *parts.experts = (cli_experts){.given = true};
+    if (read_list(text, add_experts, &parts))
         return true;
     snprintf(problem, size,
              "takes auto, inside, whole or mixed, also as auto:HOSTS or mixed:HOSTS, host or "

@@ -45,7 +45,8 @@ typedef struct cli_experts {
     bool unmixed;
 } cli_experts;
 /* Returns the hosts of all ranks for tsr_model_plan_params, or NULL if the option does not give
- * their number. The caller must free it. */
+ * their number. If there are more hosts than ranks of a stage, which may have lost some, each rank
+ * is a host of its own. The caller must free it. */
 int *cli_experts_hosts(const cli_experts *experts, int stages, int ranks);
 /* Reads cli_experts: auto, inside, whole or mixed, also as auto:HOSTS or mixed:HOSTS, host or
  * host:LAYERS, or both with a comma. */
