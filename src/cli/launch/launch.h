@@ -16,7 +16,7 @@
 #define LAUNCH_MAX_RANKS 1024
 #define LAUNCH_MAX_VALUE 64 /* bytes of the value of a report, with the terminating 0 */
 #define LAUNCH_GRACE 5.0    /* default of --grace */
-#define LAUNCH_GRACE_UNSET -1.0
+#define LAUNCH_GRACE_UNSET (-1.0)
 #define LAUNCH_MAX_GRACE 86400.0
 
 /* Exit codes if the program cannot be started, as in env(1). */
