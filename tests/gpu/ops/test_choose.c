@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "gpu/internal.h"
+#include "gpu/stream/state.h"
 #include "model/generate/generator.h"
 #include "shaders/params/choose.h"
 #include "support/check_main.h"
@@ -198,6 +199,25 @@ START_TEST(the_chosen_token_is_seen)
 }
 END_TEST
 
+/* The kernel reads the logits more often than once, and this counts as work. */
+START_TEST(reading_the_logits_again_is_work)
+{
+    const double usual = gpu->work_limit;
+    struct tsr_choice_words choices[ROWS];
+    rig r;
+    create_rig(&r, ROWS, 2000);
+    for (int row = 0; row < ROWS; row++)
+        GPU_OK(tsr__sampling_choice(tsr_sampling_params(.temperature = 2), 0, row, &choices[row]));
+    GPU_OK(tsr_stream_wait(queue));
+    const uint64_t before = queue->timeline->submitted;
+    gpu->work_limit = 4.0 * ROWS * 2000 * sizeof(float) * TSR__BYTE_WORK;
+    GPU_OK(tsr__choose(queue, r.ids, r.results, NULL, r.on_device, choices));
+    gpu->work_limit = usual;
+    ck_assert_uint_eq(queue->timeline->submitted - before, 1);
+    destroy_rig(&r);
+}
+END_TEST
+
 START_TEST(rows_without_a_choice_are_marked)
 {
     const float inf = INFINITY,
@@ -269,6 +289,7 @@ TESTS(choose)
     tcase_add_test(tests, draws_from_many_tokens);
     tcase_add_test(tests, the_chosen_token_is_seen);
     tcase_add_test(tests, rows_without_a_choice_are_marked);
+    tcase_add_test(tests, reading_the_logits_again_is_work);
     tcase_add_test(tests, wrong_arguments_are_named);
 }
 

@@ -112,6 +112,8 @@ tsr_status tsr__choose(tsr_stream *stream, tsr_tensor *ids, tsr_tensor *results,
         .spec = {workgroup_of(logits->buffer->device), TSR_DT_F32},
         .push = &push,
         .push_bytes = sizeof push,
+        .work = (double)layout->shape[0] * (double)layout->shape[1] * sizeof(float) * PASSES *
+                TSR__BYTE_WORK,
         .access_count = seen ? 5 : 4,
         .access = {tsr__read_of(logits), tsr__write_of(ids), tsr__write_of(results)},
     };
