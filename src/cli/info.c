@@ -115,8 +115,30 @@ static void line(const char *label, const char *format, ...)
     free(text);
 }
 
+#define MLP_TEXT 160
+
+/* Describes a layer's hidden features and its experts. */
+static const char *describe_mlp(const tsr_model_layer *layer, char out[MLP_TEXT])
+{
+    const tsr_model_experts *experts = layer->experts;
+    int length = 0;
+    if (experts == NULL || experts->beside_mlp)
+        length = snprintf(out, MLP_TEXT, "%" PRId64 " hidden features%s", layer->hidden,
+                          experts != NULL ? ", " : "");
+    if (experts == NULL)
+        return out;
+    length += snprintf(out + length, (size_t)(MLP_TEXT - length),
+                       "%" PRId64 " experts of %" PRId64 " hidden features, %" PRId64 " per token",
+                       experts->count, experts->hidden, experts->used);
+    if (experts->shared_hidden > 0)
+        snprintf(out + length, (size_t)(MLP_TEXT - length),
+                 ", a shared one of %" PRId64 " hidden features", experts->shared_hidden);
+    return out;
+}
+
 static void print_layers(const tsr_model_config *c)
 {
+    char mlp[MLP_TEXT];
     for (int kind = 0; kind < c->kind_count; kind++) {
         const tsr_model_layer *layer = c->kinds[kind];
         int count = c->layer_kinds == NULL ? c->layers : 0;
@@ -126,33 +148,31 @@ static void print_layers(const tsr_model_config *c)
         if (net != NULL) {
             line(kind == 0 ? "layers" : "",
                  "%d with a delta net of %" PRId64 " key heads of %" PRId64 " and %" PRId64
-                 " heads of %" PRId64 ", %" PRId64 " hidden features",
-                 count, net->key_heads, net->key_dim, net->heads, net->value_dim, layer->hidden);
+                 " heads of %" PRId64 ", %s",
+                 count, net->key_heads, net->key_dim, net->heads, net->value_dim,
+                 describe_mlp(layer, mlp));
             continue;
         }
         if (layer->conv_taps > 0) {
-            line(kind == 0 ? "layers" : "",
-                 "%d with a short convolution of %d taps, %" PRId64 " hidden features", count,
-                 layer->conv_taps, layer->experts ? layer->experts->hidden : layer->hidden);
+            line(kind == 0 ? "layers" : "", "%d with a short convolution of %d taps, %s", count,
+                 layer->conv_taps, describe_mlp(layer, mlp));
             continue;
         }
         const tsr_model_latent *latent = layer->latent;
         if (latent) {
             line(kind == 0 ? "layers" : "",
                  "%d with %" PRId64 " heads of %" PRId64 " + %" PRId64
-                 " (rotated), values of %" PRId64 ", latents of %" PRId64 ", %" PRId64
-                 " hidden features",
+                 " (rotated), values of %" PRId64 ", latents of %" PRId64 ", %s",
                  count, layer->heads, latent->nope_dim, latent->rope_dim, latent->value_dim,
-                 latent->kv_lora_rank, layer->experts ? layer->experts->hidden : layer->hidden);
+                 latent->kv_lora_rank, describe_mlp(layer, mlp));
             continue;
         }
         char values[40] = "";
         if (layer->value_dim != layer->head_dim)
             snprintf(values, sizeof values, " and values of %" PRId64, layer->value_dim);
         line(kind == 0 ? "layers" : "",
-             "%d with %" PRId64 " heads, %" PRId64 " kv heads of %" PRId64 "%s, %" PRId64
-             " hidden features%s",
-             count, layer->heads, layer->kv_heads, layer->head_dim, values, layer->hidden,
+             "%d with %" PRId64 " heads, %" PRId64 " kv heads of %" PRId64 "%s, %s%s", count,
+             layer->heads, layer->kv_heads, layer->head_dim, values, describe_mlp(layer, mlp),
              layer->window > 0 ? ", a window" : "");
     }
     if (c->next_token_layers > 0)

@@ -329,6 +329,29 @@ START_TEST(adapters_are_described)
 }
 END_TEST
 
+START_TEST(info_describes_experts)
+{
+    static const char *const cases[][2] = {
+        {"mixtral/mixtral-f16.gguf",
+         "layers        4 with 6 heads, 2 kv heads of 16, 5 experts of 32 hidden features, 2 per "
+         "token\n"},
+        {"deepseek2/deepseek2-f16.gguf",
+         " latents of 32, 96 hidden features\n              3 with 6 heads of 12 + 8 (rotated), "
+         "values of 16, latents of 32, 8 experts of 32 hidden features, 3 per token, a shared one "
+         "of 32 hidden features\n"},
+        {"gemma4moe/hf", ", 48 hidden features, 5 experts of 32 hidden features, 3 per token, a "
+                         "window\n"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char command[400];
+        snprintf(command, sizeof command, "info " TEST_DATA "/model/families/%s", cases[i][0]);
+        tool_result result = tool_run(command);
+        ck_assert_msg(strstr(result.out, cases[i][1]) != NULL, "%s", result.out);
+        tool_result_free(&result);
+    }
+}
+END_TEST
+
 TESTS(tokenize)
 {
     tcase_set_timeout(tests, 60);
@@ -342,4 +365,5 @@ TESTS(tokenize)
     tcase_add_test(tests, all_bytes_come_back);
     tcase_add_test(tests, wrong_input_is_refused);
     tcase_add_test(tests, wrong_arguments_are_refused);
+    tcase_add_test(tests, info_describes_experts);
 }
