@@ -6,6 +6,7 @@
 
 #include "base/fault.h"
 #include "gpu/device/device.h"
+#include "gpu/device/vendors.h"
 #include "gpu/internal.h"
 #include "gpu/kv_cache/kv_cache.h"
 #include "gpu/ops/rope/rope.h"
@@ -1294,6 +1295,19 @@ TESTS(kv_cache_failures_long)
 {
     tcase_add_checked_fixture(tests, gpu_setup_not_shared, gpu_teardown);
     tcase_add_test(tests, survives_failures);
+}
+
+/* Intel's GPUs load fewer rows ahead. */
+static void setup_as_intel(void)
+{
+    gpu_setup_as_gpu();
+    gpu->info.vendor_id = TSR__VENDOR_INTEL;
+}
+
+TESTS(kv_cache_as_gpu_of_intel)
+{
+    tcase_add_checked_fixture(tests, setup_as_intel, gpu_teardown);
+    tcase_add_loop_test(tests, attends_in_one_dispatch, 0, 2);
 }
 
 TESTS(kv_cache_as_gpu)
