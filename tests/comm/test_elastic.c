@@ -185,6 +185,17 @@ static void check_members(const progress *shown, uint64_t seed)
                   (unsigned long long)seed, all, first);
 }
 
+/* Waits until the ranks have made some sums after the last event. A rank that did not take part in
+ * the others' decision, because it was too late, learns that it was left out only while they run;
+ * once they have ended, it goes on alone. If too few are left for sums, waits for 10 s. */
+static void let_work(const progress *shown, int processes)
+{
+    const int enough = atomic_load(&shown->works) + 10 * processes;
+    const double end = seconds_now() + 10;
+    while (atomic_load(&shown->works) < enough && seconds_now() < end)
+        usleep(1000);
+}
+
 static void play(uint64_t seed)
 {
     uint64_t random = seed;
@@ -199,6 +210,7 @@ static void play(uint64_t seed)
     const int events = (int)random_between(&random, 2, 6);
     for (int i = 0; i < events; i++)
         processes = disturb(&random, processes);
+    let_work(shown, processes);
     atomic_store(&shown->finish, 1);
     ranks_wait();
     for (int i = 0; i < processes; i++) {
