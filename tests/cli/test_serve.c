@@ -551,6 +551,18 @@ START_TEST(health_and_models_are_told)
     r = server_call(&shared, "GET", "/v1/models", "");
     ck_assert_ptr_nonnull(strstr(r.body, "\"id\":\"stories\""));
     free(r.text);
+    r = server_call(&shared, "GET", "/v1/models/stories", "");
+    ck_assert_int_eq(r.status, 200);
+    ck_assert_ptr_nonnull(strstr(r.body, "{\"id\":\"stories\",\"object\":\"model\""));
+    free(r.text);
+    r = server_call(&shared, "GET", "/v1/models/other", "");
+    ck_assert_int_eq(r.status, 404);
+    ck_assert_ptr_nonnull(strstr(r.body, "there is no model 'other'"));
+    free(r.text);
+    r = server_call(&shared, "GET", "/v1/models/", "");
+    ck_assert_int_eq(r.status, 404);
+    ck_assert_ptr_nonnull(strstr(r.body, "there is no path '/v1/models/'"));
+    free(r.text);
     r = server_call(&shared, "HEAD", "/v1/models", "");
     ck_assert_int_eq(r.status, 200);
     ck_assert_str_eq(r.body, "");

@@ -40,11 +40,13 @@
 typedef struct exchange exchange;
 
 /* What a path does: queues an answer, or sets what the body asks for, in a thread for it. */
-typedef enum MHD_Result (*handler)(serve_server *server, struct MHD_Connection *to);
+typedef enum MHD_Result (*handler)(serve_server *server, struct MHD_Connection *to,
+                                   const char *path);
 typedef void (*body_reader)(serve_server *server, exchange *c);
 
 typedef struct route {
-    const char *method, *path;
+    const char *method,
+        *path;      /* a path that ends with / is the beginning of paths, except / itself */
     handler handle; /* NULL: it reads a body */
     body_reader read;
     bool open; /* needs no key */
@@ -311,9 +313,28 @@ static void completions(serve_server *server, exchange *c)
 
 /* Other paths ---------------------------------------------------------------------------------- */
 
-static enum MHD_Result models(serve_server *server, struct MHD_Connection *to)
+#define MODELS "/v1/models"
+
+/* Answers with the list of models, or with the one that the path names. */
+static enum MHD_Result models(serve_server *server, struct MHD_Connection *to, const char *path)
 {
-    return answer_json(to, 200, serve_models_json(server));
+    json_t *list = serve_models_json(server), *model;
+    size_t i;
+    if (strcmp(path, MODELS) == 0)
+        return answer_json(to, 200, list);
+    const char *id = path + sizeof MODELS;
+    json_array_foreach(json_object_get(list, "data"), i, model)
+    {
+        if (strcmp(json_string_value(json_object_get(model, "id")), id) != 0)
+            continue;
+        json_incref(model);
+        json_decref(list);
+        return answer_json(to, 200, model);
+    }
+    json_decref(list);
+    serve_problem problem = {0};
+    serve_refuse(&problem, 404, "model", "there is no model '%.100s'", id);
+    return answer_problem(server, to, &problem);
 }
 
 static bool is_ready(serve_server *server)
@@ -325,8 +346,9 @@ static bool is_ready(serve_server *server)
 }
 
 /* A server with too few ranks still serves, and so does one whose ranks open the model again. */
-static enum MHD_Result health(serve_server *server, struct MHD_Connection *to)
+static enum MHD_Result health(serve_server *server, struct MHD_Connection *to, const char *path)
 {
+    (void)path;
     pthread_mutex_lock(&server->lock);
     const bool ready = server->ready && server->unavailable[0] == '\0';
     const char *status = !server->ready                         ? "loading"
@@ -346,16 +368,18 @@ static enum MHD_Result health(serve_server *server, struct MHD_Connection *to)
     return answer_json(to, ready ? 200 : 503, value);
 }
 
-static enum MHD_Result ranks(serve_server *server, struct MHD_Connection *to)
+static enum MHD_Result ranks(serve_server *server, struct MHD_Connection *to, const char *path)
 {
+    (void)path;
     pthread_mutex_lock(&server->lock);
     json_t *value = serve_ranks_json(server);
     pthread_mutex_unlock(&server->lock);
     return answer_json(to, 200, value);
 }
 
-static enum MHD_Result page(serve_server *server, struct MHD_Connection *to)
+static enum MHD_Result page(serve_server *server, struct MHD_Connection *to, const char *path)
 {
+    (void)path;
     struct MHD_Response *response = MHD_create_response_from_buffer(
         server->page.size, server->page.data, MHD_RESPMEM_PERSISTENT);
     if (response == NULL)
@@ -370,8 +394,9 @@ static enum MHD_Result page(serve_server *server, struct MHD_Connection *to)
     return result;
 }
 
-static enum MHD_Result metrics(serve_server *server, struct MHD_Connection *to)
+static enum MHD_Result metrics(serve_server *server, struct MHD_Connection *to, const char *path)
 {
+    (void)path;
     cli_text text = {0};
     pthread_mutex_lock(&server->lock);
     serve_metrics_write(server, &text);
@@ -402,7 +427,8 @@ static void detokenize(serve_server *server, exchange *c)
 static const route routes[] = {
     {"POST", "/v1/chat/completions", NULL, chat_completions, false},
     {"POST", "/v1/completions", NULL, completions, false},
-    {"GET", "/v1/models", models, NULL, false},
+    {"GET", MODELS, models, NULL, false},
+    {"GET", MODELS "/", models, NULL, false},
     {"POST", "/tokenize", NULL, tokenize, false},
     {"POST", "/detokenize", NULL, detokenize, false},
     {"GET", "/metrics", metrics, NULL, false},
@@ -443,6 +469,14 @@ static bool may_ask(const serve_server *server, struct MHD_Connection *from, ser
         MHD_lookup_connection_value(from, MHD_HEADER_KIND, MHD_HTTP_HEADER_ORIGIN), problem);
 }
 
+static bool leads_to(const route *to, const char *path)
+{
+    const size_t length = strlen(to->path);
+    const bool begins = length > 1 && to->path[length - 1] == '/';
+    return begins ? strncmp(to->path, path, length) == 0 && path[length] != '\0'
+                  : strcmp(to->path, path) == 0;
+}
+
 /* Finds the route, and refuses what no route allows. HEAD is answered as GET, without a body. */
 static void find_route(const serve_server *server, struct MHD_Connection *from, const char *path,
                        const char *method, exchange *c, serve_problem *problem)
@@ -452,7 +486,7 @@ static void find_route(const serve_server *server, struct MHD_Connection *from, 
     if (!may_ask(server, from, problem))
         return;
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++) {
-        if (strcmp(routes[i].path, path) != 0)
+        if (!leads_to(&routes[i], path))
             continue;
         known = true;
         if (strcmp(routes[i].method, as) == 0)
@@ -598,7 +632,7 @@ static enum MHD_Result handle(void *user, struct MHD_Connection *from, const cha
         return MHD_YES;
     }
     serve_sender_set(server, sender_of(from), false);
-    return c->route->handle != NULL ? c->route->handle(server, from)
+    return c->route->handle != NULL ? c->route->handle(server, from, path)
                                     : read_and_answer(server, from, c);
 }
 
