@@ -45,9 +45,9 @@ typedef enum MHD_Result (*handler)(serve_server *server, struct MHD_Connection *
 typedef void (*body_reader)(serve_server *server, exchange *c);
 
 typedef struct route {
-    const char *method,
-        *path;      /* a path that ends with / is the beginning of paths, except / itself */
-    handler handle; /* NULL: it reads a body */
+    const char *method;
+    const char *path; /* one that ends with / is the beginning of paths, except / itself */
+    handler handle;   /* NULL: it reads a body */
     body_reader read;
     bool open; /* needs no key */
 } route;
