@@ -1,15 +1,20 @@
 /* Communicators of the ranks that are left after ranks were killed or stopped, in an operation or
  * while shrinking, repeatedly, until one rank is left. */
 #define _DEFAULT_SOURCE
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/fault.h"
 #include "comm/comm_state.h"
+#include "comm/recovery/recovery_link.h"
 #include "comm/values.h"
 
 #define MS UINT64_C(1000000)
@@ -436,8 +441,57 @@ START_TEST(allocations_fail)
 }
 END_TEST
 
+/* A member that is left out learns it in whatever state the connection is: before the handshake,
+ * when only this side has completed it, and afterwards. */
+START_TEST(left_out_in_each_state)
+{
+    static const uint8_t key[TSR__WIRE_MAC] = {1, 2, 3};
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t size = sizeof address;
+    const int listener = socket(AF_INET, SOCK_STREAM, 0);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ck_assert_int_eq(bind(listener, (struct sockaddr *)&address, sizeof address), 0);
+    ck_assert_int_eq(listen(listener, 1), 0);
+    ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&address, &size), 0);
+    const tsr__card card = {.uid = 7,
+                            .port = ntohs(address.sin_port),
+                            .address_count = 1,
+                            .addresses = {{.family = 4, .bytes = {127, 0, 0, 1}}}};
+    tsr__left_out told = {.lineage = 9, .generation = 3, .uid = 7}, got = {0};
+    tsr__link_event event = TSR__LINK_NOTHING;
+    const uint64_t until_ns = tsr__deadline_ns(60 * TSR__SECOND);
+    for (int i = 0; i < 3; i++) {
+        tsr__link from = {0}, to = {0};
+        tsr__link_connect(&from, &card, 0, i > 0, 5, key);
+        const int fd = accept(listener, NULL, NULL);
+        ck_assert_int_ge(fd, 0);
+        ck_assert_int_eq(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+        tsr__link_accept(&to, fd, key);
+        const tsr__link_state wanted[] = {TSR__LINK_WATCHING, TSR__LINK_GREETING, TSR__LINK_OPEN};
+        while (from.state != wanted[i] || (i > 0 && to.state != TSR__LINK_OPEN)) {
+            ck_assert(tsr__now_ns() < until_ns);
+            if (i != 1 || to.state != TSR__LINK_OPEN)
+                (void)tsr__link_advance(&from, &got);
+            (void)tsr__link_advance(&to, &got);
+        }
+        tsr__link_leave_out(&from, &told);
+        do {
+            ck_assert(tsr__now_ns() < until_ns);
+            event = tsr__link_advance(&to, &got);
+        } while (event == TSR__LINK_NOTHING);
+        ck_assert_int_eq(event, TSR__LINK_LEFT_OUT);
+        ck_assert_uint_eq(got.lineage, 9);
+        ck_assert_uint_eq(got.generation, 3);
+        ck_assert_uint_eq(got.uid, 7);
+        tsr__link_close(&to);
+    }
+    close(listener);
+}
+END_TEST
+
 TESTS(shrink)
 {
+    tcase_add_test(tests, left_out_in_each_state);
     tcase_set_timeout(tests, 300);
     tcase_add_loop_test(tests, without_a_killed_rank, 0, 2 * PATHS);
     tcase_add_loop_test(tests, without_a_killed_rank_of_two_hosts, 0, 3);

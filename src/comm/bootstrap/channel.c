@@ -99,10 +99,17 @@ static tsr__channel_event start_body(tsr__channel *channel, const char **why)
     return channel->body == NULL ? TSR__CHANNEL_NO_MEMORY : TSR__CHANNEL_MORE;
 }
 
+/* True if the message that has arrived is sealed. LEFT_OUT never is, because the side that sends it
+ * need not know yet that the other one has begun to seal. */
+static bool is_sealed(const tsr__channel *channel)
+{
+    return channel->sealed && channel->type != TSR__WIRE_LEFT_OUT;
+}
+
 static tsr__channel_event check_seal(tsr__channel *channel, const char **why)
 {
     channel->complete = true;
-    if (!channel->sealed)
+    if (!is_sealed(channel))
         return TSR__CHANNEL_DONE;
     size_t payload = (size_t)channel->size - TSR__WIRE_SEAL;
     uint8_t mac[TSR__WIRE_MAC];
@@ -157,8 +164,8 @@ tsr__channel_event tsr__channel_read(tsr__channel *channel, const char **why)
 
 const uint8_t *tsr__channel_payload(const tsr__channel *channel, uint64_t *size)
 {
-    *size = channel->size - (channel->sealed ? TSR__WIRE_SEAL : 0);
-    return channel->body + (channel->sealed ? 8 : 0);
+    *size = channel->size - (is_sealed(channel) ? TSR__WIRE_SEAL : 0);
+    return channel->body + (is_sealed(channel) ? 8 : 0);
 }
 
 void tsr__channel_take(tsr__channel *channel, unsigned wanted_next)

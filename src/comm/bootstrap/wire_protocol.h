@@ -23,7 +23,8 @@
  *     connector  MEMBER        MAC 32 of "rank". It replaces PROOF
  *     either     NOTE          sealed: what recovery/member_links.h defines
  *     connector  LEFT_OUT      lineage 8, generation 4, uid of the receiver 8, MAC 32. It needs no
- *                              handshake, so that a stopped process can read it later
+ *                              handshake, so that a stopped process can read it later; it is never
+ *                              sealed, and may be sent at any time
  *
  * MAC is HMAC-SHA256. Until the handshake is complete, its key is the token (the empty string if
  * there is none), and every MAC covers the data of the handshake: rank 4, size 4, the rank's nonce

@@ -13,6 +13,7 @@
 
 /* the message that may arrive instead of each message of the handshake */
 #define BEFORE_OPEN (1u << TSR__WIRE_LEFT_OUT)
+#define NOTES (1u << TSR__WIRE_NOTE | 1u << TSR__WIRE_LEFT_OUT)
 
 void tsr__link_close(tsr__link *link)
 {
@@ -136,7 +137,7 @@ static tsr__link_event finish_connecting(tsr__link *link)
 static void open_link(tsr__link *link)
 {
     tsr__channel_start_sealing(&link->channel, link->key, TSR__WIRE_MAC, &link->handshake);
-    tsr__channel_take(&link->channel, 1u << TSR__WIRE_NOTE);
+    tsr__channel_take(&link->channel, NOTES);
     link->state = TSR__LINK_OPEN;
 }
 
@@ -266,7 +267,7 @@ const uint8_t *tsr__link_note(const tsr__link *link, uint64_t *size)
 
 void tsr__link_next(tsr__link *link)
 {
-    tsr__channel_take(&link->channel, 1u << TSR__WIRE_NOTE);
+    tsr__channel_take(&link->channel, NOTES);
 }
 
 void tsr__link_send(tsr__link *link, uint8_t *note, size_t size)
@@ -280,13 +281,14 @@ void tsr__link_send(tsr__link *link, uint8_t *note, size_t size)
 void tsr__link_leave_out(tsr__link *link, const tsr__left_out *left_out)
 {
     uint8_t bytes[TSR__WIRE_LEFT_OUT_SIZE];
-    const bool is_connected =
-        link->state == TSR__LINK_WATCHING || link->state == TSR__LINK_GREETING;
+    const bool is_connected = link->state == TSR__LINK_WATCHING ||
+                              link->state == TSR__LINK_GREETING || link->state == TSR__LINK_OPEN;
     tsr__wire_put_u64(bytes, left_out->lineage);
     tsr__wire_put_u32(bytes + 8, left_out->generation);
     tsr__wire_put_u64(bytes + 12, left_out->uid);
     tsr__wire_seal_left_out(link->key, bytes, bytes + 20);
     if (is_connected && link->is_outgoing && !link->channel.sending) {
+        link->channel.sealed = false; /* this is the channel's last message */
         tsr__channel_put(&link->channel, TSR__WIRE_LEFT_OUT, bytes, sizeof bytes);
         (void)tsr__channel_write(&link->channel);
     }
