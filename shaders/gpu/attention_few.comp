@@ -39,7 +39,7 @@ layout(constant_id = 16) const uint ROPE = TSR_ATTENTION_ROPE_NONE; // for the q
 // 4: the invocations of a subgroup's quad multiply the queries with their four keys together, so that neighbours load neighbouring columns,
 // and a query is read from shared memory once for four keys. Products are then added up in another order than in attention.comp.
 layout(constant_id = 17) const uint LANES = 1;
-layout(constant_id = 18) const uint MOST_AHEAD = 8;
+layout(constant_id = 18) const uint MOST_AHEAD = 8; // the most loads that are issued before the first is used
 
 // The values are added up in slices: each group of V_QUADS invocations takes every SLICES-th of a block's THREADS keys.
 const uint SLICES = THREADS / V_QUADS;

@@ -1,11 +1,10 @@
 /* The gated delta rule in chunks: scratch memory, rows of chunks, and dispatches from chunk to
  * chunk.
  */
-#include <math.h>
-
 #include "base/checked.h"
 #include "gpu/device/device.h"
 #include "gpu/internal.h"
+#include "gpu/ops/common/rows.h"
 #include "gpu/ops/recurrent/delta.h"
 #include "shaders/params/delta.h"
 #include "shaders/params/slots.h"
@@ -137,10 +136,7 @@ tsr_status tsr__delta_chunks_create(const tsr__delta *call, bool backward, tsr__
     out->kept_states = backward || out->chunks < KEPT_STATES ? out->chunks : KEPT_STATES;
     if (!backward)
         tsr__delta_choose_matrices(call, &out->matrices);
-    const double most = floor(device->work_limit / (tsr__delta_scan_work(out, 1) + 1));
-    out->part_chunks = most >= (double)out->chunks ? out->chunks : most > 1 ? (int64_t)most : 1;
-    if (out->part_chunks < 1)
-        out->part_chunks = 1;
+    out->part_chunks = tsr__steps_within_work(device, tsr__delta_scan_work(out, 1));
     tsr_status status = create_arrays(out, backward        ? TSR__DELTA_ARRAYS
                                            : out->products ? TSR__DELTA_STATES + 1
                                                            : TSR__DELTA_FORWARD_ARRAYS);
