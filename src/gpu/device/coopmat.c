@@ -96,6 +96,18 @@ bool tsr__coopmat_sums_f16(const tsr_device *device, const tsr_coopmat_shape *sh
     return false;
 }
 
+const tsr__coopmat2_units *tsr__coopmat2_units_for(const tsr__coopmat2 *shared, tsr_dtype dtype,
+                                                   uint32_t threads)
+{
+    const tsr__coopmat2_units *units = dtype == TSR_F16    ? shared->f16
+                                       : dtype == TSR_BF16 ? shared->bf16
+                                                           : NULL;
+    for (int i = 0; units && i < TSR__COOPMAT2_GROUPS; i++)
+        if (threads == 32U << i)
+            return units[i].m > 0 ? &units[i] : NULL;
+    return NULL;
+}
+
 const tsr_coopmat_shape *tsr__coopmat_used(const tsr_device *device, tsr_dtype dtype)
 {
     const tsr_device_info *info = &device->info;

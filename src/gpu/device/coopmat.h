@@ -14,6 +14,11 @@ void tsr__coopmat_choose(tsr__capabilities *capabilities, tsr_device_info *info)
 /* True if fragments of sums with the rows and columns of `shape` can also be in f16. */
 bool tsr__coopmat_sums_f16(const tsr_device *device, const tsr_coopmat_shape *shape);
 
+/* The units of products by matrices that a workgroup of `threads` invocations shares, for operands
+ * of this dtype; NULL: it shares none. */
+const tsr__coopmat2_units *tsr__coopmat2_units_for(const tsr__coopmat2 *shared, tsr_dtype dtype,
+                                                   uint32_t threads);
+
 /* The shape that kernels for operands of this dtype use on the device; NULL: none. */
 const tsr_coopmat_shape *tsr__coopmat_used(const tsr_device *device, tsr_dtype dtype);
 

@@ -1,5 +1,6 @@
 /* Products of f16 or bf16 with cooperative matrices that a workgroup shares (matmul_coopmat2.comp,
  * matmul_coopmat2_bf16.comp). */
+#include "gpu/device/coopmat.h"
 #include "gpu/matmul/common/call.h"
 #include "gpu/matmul/kernels/kernels.h"
 #include "shaders/params/matmul.h"
@@ -8,17 +9,12 @@ bool tsr__matmul_coopmat2_runs(const tsr__matmul_config *config, const tsr__matm
                                tsr_dtype dtype)
 {
     const tsr__coopmat2 *shared = &device->coopmat2;
-    const tsr__coopmat2_units *units = dtype == TSR_F16    ? shared->f16
-                                       : dtype == TSR_BF16 ? shared->bf16
-                                                           : NULL;
+    const tsr__coopmat2_units *units = tsr__coopmat2_units_for(shared, dtype, config->threads);
 
-    for (int i = 0; units && i < TSR__COOPMAT2_GROUPS; i++)
-        if (config->threads == 32U << i)
-            return units[i].m > 0 && config->bm % units[i].m == 0 && config->bn % units[i].n == 0 &&
-                   config->bk % units[i].k == 0 && config->bm <= shared->max_dimension &&
-                   config->bn <= shared->max_dimension && config->bk <= shared->max_dimension &&
-                   config->threads % device->coopmat_subgroup_size == 0;
-    return false;
+    return units && config->bm % units->m == 0 && config->bn % units->n == 0 &&
+           config->bk % units->k == 0 && config->bm <= shared->max_dimension &&
+           config->bn <= shared->max_dimension && config->bk <= shared->max_dimension &&
+           config->threads % device->coopmat_subgroup_size == 0;
 }
 
 static bool runs(const tsr__matmul_config *config, const tsr__matmul_device *device)
