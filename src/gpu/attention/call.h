@@ -127,6 +127,11 @@ tsr_status tsr__attention_dispatch(tsr_stream *stream, tsr__dispatch *dispatch,
                                    uint32_t invocations, uint32_t workgroup,
                                    double work) TSR_NODISCARD;
 
+/* Records the dispatches of a pass whose workgroups each compute `rows` rows of its result. The
+ * caller must have set the shader and its specialization; the function sets the rest. */
+tsr_status tsr__attention_pass_dispatch(const tsr__attention_pass *pass, tsr__dispatch *dispatch,
+                                        uint32_t rows) TSR_NODISCARD;
+
 /* How the kernels for GPUs compute scores: the sum of TSR_ATTENTION_CAPPED, …_TEMPERED and
  * …_STARTS. */
 uint32_t tsr__attention_scores_kind(const tsr__attention *call);

@@ -245,6 +245,21 @@ tsr_status tsr__attention_dispatch(tsr_stream *stream, tsr__dispatch *dispatch,
     return TSR_OK;
 }
 
+tsr_status tsr__attention_pass_dispatch(const tsr__attention_pass *pass, tsr__dispatch *dispatch,
+                                        uint32_t rows)
+{
+    const tsr__attention *c = pass->call;
+    const tsr_layout *own = &pass->out->layout;
+    const uint64_t blocks =
+        tsr__div_up_u64((uint64_t)own->shape[2], rows) * (uint64_t)(own->shape[0] * own->shape[1]);
+    const struct tsr_attention_push push = {.call = pass->description->address};
+    const double work = tsr__attention_pass_work(pass, rows);
+    dispatch->independent_group = pass->independent_group;
+    tsr__attention_pass_access(pass, dispatch);
+    return tsr__attention_dispatch(c->stream, dispatch, push, blocks,
+                                   tsr__attention_within_work(c, work), 1, 1, work);
+}
+
 /* True if all rows of x consist of groups of four neighbouring elements, and begin at multiples of
  * `bytes`, or if x has blocks, which kernels load in one way only. */
 static bool vectors(const tsr_tensor *x, uint64_t bytes)

@@ -172,18 +172,10 @@ bool tsr__attention_coopmat_suits(const tsr__attention_pass *p)
 
 tsr_status tsr__attention_coopmat(const tsr__attention_pass *p)
 {
-    const tsr__attention *c = p->call;
-    const tsr_layout *own = &p->out->layout;
+    tsr__dispatch dispatch = {0};
     config f;
     /* this succeeds, because tsr__attention_coopmat_suits() has returned true */
     (void)configure(p, &f);
-    const uint64_t blocks = tsr__div_up_u64((uint64_t)own->shape[2], rows_of(&f)) *
-                            (uint64_t)(own->shape[0] * own->shape[1]);
-    const struct tsr_attention_push push = {.call = p->description->address};
-    tsr__dispatch dispatch = {.independent_group = p->independent_group};
     specialize(p, &f, &dispatch);
-    tsr__attention_pass_access(p, &dispatch);
-    const double work = tsr__attention_pass_work(p, rows_of(&f));
-    return tsr__attention_dispatch(c->stream, &dispatch, push, blocks,
-                                   tsr__attention_within_work(c, work), 1, 1, work);
+    return tsr__attention_pass_dispatch(p, &dispatch, rows_of(&f));
 }

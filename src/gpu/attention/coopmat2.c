@@ -4,6 +4,7 @@
 
 #include "base/checked.h"
 #include "gpu/attention/call.h"
+#include "gpu/device/coopmat.h"
 #include "gpu/device/device.h"
 #include "gpu/matmul/chip_tiles.h"
 #include "gpu/matmul/choose_kernel.h"
@@ -29,18 +30,6 @@ static uint32_t shared_bytes(const config *f)
     return 16 * tsr__max_u32(f->bx, f->by);
 }
 
-static const tsr__coopmat2_units *units_for(const tsr_device *device, tsr_dtype dtype,
-                                            uint32_t threads)
-{
-    const tsr__coopmat2_units *units = dtype == TSR_F16    ? device->coopmat2.f16
-                                       : dtype == TSR_BF16 ? device->coopmat2.bf16
-                                                           : NULL;
-    for (int i = 0; units && i < TSR__COOPMAT2_GROUPS; i++)
-        if (threads == 32U << i)
-            return units[i].m > 0 ? &units[i] : NULL;
-    return NULL;
-}
-
 /* Chooses the sizes of the tiles. Returns false if the device cannot compute them. */
 static bool configure(const tsr__attention_pass *p, config *out)
 {
@@ -53,7 +42,8 @@ static bool configure(const tsr__attention_pass *p, config *out)
     if (i == sizeof tiles / sizeof *tiles)
         return false;
     config f = tiles[i];
-    const tsr__coopmat2_units *units = units_for(device, c->q->layout.dtype, f.threads);
+    const tsr__coopmat2_units *units =
+        tsr__coopmat2_units_for(shared, c->q->layout.dtype, f.threads);
     if (!units)
         return false;
     f.kind = p->kind;
@@ -127,18 +117,10 @@ bool tsr__attention_coopmat2_suits(const tsr__attention_pass *p)
 
 tsr_status tsr__attention_coopmat2(const tsr__attention_pass *p)
 {
-    const tsr__attention *c = p->call;
-    const tsr_layout *own = &p->out->layout;
+    tsr__dispatch dispatch = {0};
     config f;
     /* this succeeds, because tsr__attention_coopmat2_suits() has returned true */
     (void)configure(p, &f);
-    const uint64_t blocks =
-        tsr__div_up_u64((uint64_t)own->shape[2], f.bx) * (uint64_t)(own->shape[0] * own->shape[1]);
-    const struct tsr_attention_push push = {.call = p->description->address};
-    tsr__dispatch dispatch = {.independent_group = p->independent_group};
     specialize(p, &f, &dispatch);
-    tsr__attention_pass_access(p, &dispatch);
-    const double work = tsr__attention_pass_work(p, f.bx);
-    return tsr__attention_dispatch(c->stream, &dispatch, push, blocks,
-                                   tsr__attention_within_work(c, work), 1, 1, work);
+    return tsr__attention_pass_dispatch(p, &dispatch, f.bx);
 }
