@@ -42,8 +42,9 @@ layout(constant_id = 13) const uint FORM = 0; // TSR_ATTENTION_CAPPED, …_TEMPE
 layout(constant_id = 14) const uint PAGED = 0;
 layout(constant_id = 15) const uint CACHED = 0; // FORWARD: the block format of k and v (cached_blocks.glsl); 0: they are as q
 
+#include "include/attention_matrices.glsl"
+
 const uint LOAD = TSR_ATTENTION_LOAD_SCALAR;
-const bool OWNS_KEYS = KIND == TSR_ATTENTION_DK || KIND == TSR_ATTENTION_DV || KIND == TSR_ATTENTION_DKV;
 // The products that a step needs besides the scores. Each of the other rows has two operands: the first is its row of k (or of q, if the
 // other rows are queries), the second its row of v (or of dy). HAS_DP: dp = dy·v. SUMS_FIRST: the sum of ds times the first operands.
 // SUMS_SECOND: the sum of p times the second operands.
@@ -111,10 +112,7 @@ shared uint row_largest[BX];
 shared float other_lse[BY];
 shared float other_delta[BY];
 
-// Scores are divided by ln 2, so that exp2() turns them into probabilities.
-const float LOG2_E = 1.44269504;
 const float LN_2 = 0.693147181;
-const float LOWEST = -3.40282347e38;
 const float SLACK = 6.0;
 
 uint batch;
@@ -278,20 +276,6 @@ void keep()
                     keep_transposed(SECOND_LINES, place, c, second_eights[n][c], second_eights[n + 1][c]);
             }
     }
-}
-
-// Divides a number, for example an element of the mask, by ln 2, as all scores are. Masks may contain
-// the lowest number, which must not become -inf.
-float binary(float natural)
-{
-    return max(natural * LOG2_E, LOWEST);
-}
-
-// Divides a query's lse by ln 2, as all scores are. If the query sees no key, its lse and all its
-// scores are -inf; with 0 as the lse, its probabilities are 0.
-float binary_lse(float lse)
-{
-    return lse == tsr_minus_infinity ? 0.0 : binary(lse);
 }
 
 // For gradients of keys: keeps the lse and delta of the other rows, which are queries.

@@ -24,16 +24,14 @@ layout(constant_id = 3) const uint KIND = TSR_ATTENTION_DKV;
 layout(constant_id = 4) const uint WIDTH = 64; // head_dim, rounded up to what the driver can multiply
 layout(constant_id = 5) const uint FORM = 0; // 0 or TSR_ATTENTION_STARTS
 
+#include "include/attention_matrices.glsl"
+
 const uint LOAD = TSR_ATTENTION_LOAD_SCALAR, PAGED = 0, MASK_DTYPE = 0;
-const bool OWNS_KEYS = KIND == TSR_ATTENTION_DK || KIND == TSR_ATTENTION_DV || KIND == TSR_ATTENTION_DKV;
 // Each row has two operands, as in attention_coopmat.glsl: the first is its row of q or k, the second
 // that of dy or v. SUMS_FIRST: the sum of ds times the other rows' first operands. SUMS_SECOND: the
 // sum of p times their second operands.
 const bool SUMS_FIRST = KIND != TSR_ATTENTION_DV;
 const bool SUMS_SECOND = KIND == TSR_ATTENTION_DV || KIND == TSR_ATTENTION_DKV;
-
-const float LOG2_E = 1.44269504;
-const float LOWEST = -3.40282347e38;
 
 uint batch;
 attention_sequence sequence;
@@ -117,13 +115,6 @@ ELEMENT store_of_row(const in uint row, const in uint column, const in ELEMENT v
         coopMatStoreTensorNV(matrix, FROM(x, first), layout_of_rows);                              \
     }
 #endif
-
-// Divides the lse of a query by ln 2, as all scores are. If the query sees no key, its lse is -inf;
-// with 0 instead, nothing is infinite.
-float binary_lse(float lse)
-{
-    return lse == tsr_minus_infinity ? 0.0 : max(lse * LOG2_E, LOWEST);
-}
 
 // Fills `queries` for `count` queries of a head, from `first` on.
 void keep_queries(uint head, int first, uint count)
